@@ -10,10 +10,7 @@
 
 #include <stdint.h>
 
-#include "../reference.h"
-#include "torch_fl/plugin.h"
-#include "torch_fl/sdk/dtype.h"
-#include "torch_fl/sdk/error.h"
+#include "reference.h"
 
 #define REF_MAX_ARGS 10
 #define REF_MAX_OUTS 3
@@ -62,35 +59,15 @@ fl_status ref_check(const fl_kernel* kernel, const fl_call* call, ref_types* typ
 /* ref_check, then also: every tensor argument has the shape of output 0, else FL_INVALID_ARGUMENT. */
 fl_status ref_check_same_shape(const fl_kernel* kernel, const fl_call* call, ref_types* types, fl_error* err);
 
-/* Checks the structs plan gets; kernels with their own plan call it first. */
-fl_status ref_check_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, const fl_plan* out,
-                         fl_error* err);
-
-/* Writes a plan: token 0, no random numbers. */
-void ref_write_plan(fl_plan* out, uint64_t workspace_bytes, uint64_t workspace_align);
+/* Checks what plan gets beside the call. */
+fl_status ref_check_plan(fl_device device, const fl_plan* out, fl_error* err);
 
 /* plan of kernels that need no workspace and take any shape. */
 fl_status ref_plan_simple(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                           fl_error* err);
 
-/* A number as an argument carries it, in both readings. */
-typedef struct ref_number {
-  int64_t i; /* BOOL, INT: the value; UINT: its low 64 bits; FLOAT: 0 */
-  double f;  /* FLOAT: the value; BOOL, INT, UINT: rounded to double */
-} ref_number;
-
-ref_number ref_number_of(const fl_arg* arg);
-
-/* Stores the number as one element of `dtype` at `out` (8 bytes room): integers wrap, floats round once. */
-void ref_store_number(void* out, uint32_t dtype, ref_number number);
-
 /* 1 when the string argument equals `text`. */
 int ref_string_is(const fl_arg* arg, const char* text);
-
-int ref_is_float(uint32_t dtype);
-
-/* Size in bytes of one element. */
-uint64_t ref_element_size(uint32_t dtype);
 
 /* Row tables. ACC: the accumulator's dtype or FL_DTYPE_NONE. */
 #define REF_ROW(ACC, ...) \
