@@ -1,0 +1,78 @@
+"""The driver: a small child process that holds the plugin, and neither torch nor any expected value.
+
+It obeys commands of `torch_fl_spec.session.Session` that come through a pipe and answers through another;
+stdout and stderr belong to whatever the plugin prints. Bulk bytes live in one shared memory object. The first
+message tells which library to load; the answer is {"ok": {}} or {"refused": [reasons]}. Every later message is
+a command; its answer is {"ok": result}, or {"error": traceback} when this file's side failed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import mmap
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+from torch_fl_conformance import wire
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(commands: int, answers: int, memory: int) -> None:
+    """Serve until the command pipe closes. The three are inherited file descriptors.
+
+    The process ends with the judge's, even when a plugin call never returns.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    faulthandler.enable(all_threads=True)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    for fd in (commands, answers, memory):
+        os.set_inheritable(fd, False)
+    buffer = mmap.mmap(memory, os.fstat(memory).st_size)
+    os.close(memory)
+    try:
+        session = _open(wire.receive(commands), answers, buffer)
+        while True:
+            wire.send(answers, answer(session, wire.receive(commands)))
+    except wire.Closed:
+        return
+
+
+def _open(request: dict[str, Any], answers: int, buffer: mmap.mmap) -> Any:
+    from torch_fl_spec.loader import PluginRefused
+    from torch_fl_spec.session import Session
+
+    refuse_oracles()
+    try:
+        session = Session(**request)
+        session.attach_memory(buffer)
+    except PluginRefused as refusal:
+        wire.send(answers, {"refused": list(refusal.reasons)})
+        raise wire.Closed from None
+    except Exception:
+        wire.send(answers, {"error": traceback.format_exc()})
+        raise wire.Closed from None
+    wire.send(answers, {"ok": {}})
+    return session
+
+
+def refuse_oracles() -> None:
+    """Nothing in this process may be able to compute an expected value.
+
+    Raises RuntimeError naming the library that has crept in.
+    """
+    found = {"torch", "numpy", "mpmath"} & sys.modules.keys()
+    if found:
+        raise RuntimeError(f"the driver process has imported {', '.join(sorted(found))}")
+
+
+def answer(session: Any, command: dict[str, Any]) -> dict[str, Any]:
+    """Execute one command; Python's own failures become an answer, not an exit."""
+    try:
+        return {"ok": session.execute(command)}
+    except Exception:
+        return {"error": traceback.format_exc()}

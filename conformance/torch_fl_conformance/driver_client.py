@@ -1,0 +1,280 @@
+"""The judge's side of the driver process: start, execute, watch, and start again after a crash or a hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from torch_fl_spec.loader import PluginRefused
+
+from torch_fl_conformance import wire
+from torch_fl_conformance.failures import DriverCrashed, DriverError, DriverHung
+from torch_fl_conformance.shared_memory import SharedMemory
+from torch_fl_conformance.transcript import Transcript
+
+MEMORY_BYTES = 1 << 30  # address space only: pages are committed when touched
+
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "TORCH_FL_CACHE")
+
+
+@dataclass(frozen=True)
+class DriverConfig:
+    """What a driver loads and how; plain data, so that it also crosses to pytest-xdist's workers."""
+
+    library: str
+    options: str = ""
+    grease: bool = True
+    host_minor: int = 0
+    mask: tuple[str, ...] = ()
+    pass_env: tuple[str, ...] = ()  # variables of the judge's environment that the kit names
+    env: Mapping[str, str] = field(default_factory=dict)  # further variables, set as given
+    watchdog: float = 30.0  # seconds without an answer until the process counts as hung
+
+    def request(self) -> dict[str, Any]:
+        """The driver's first message: arguments of Session."""
+        return {
+            "library": self.library,
+            "options": self.options,
+            "grease": self.grease,
+            "host_minor": self.host_minor,
+            "mask": list(self.mask),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """The child's environment: the same for every row, and nothing that names a test."""
+        chosen = {name: os.environ[name] for name in (*_ENVIRONMENT, *self.pass_env) if name in os.environ}
+        return {**chosen, **self.env}
+
+
+class Driver:
+    """One driver process at a time; `execute` starts it when there is none.
+
+    After DriverCrashed or DriverHung all handles, buffers and gates are gone; the next `execute` starts a fresh
+    process, in which the refs "d0", "d1", ... exist again once `describe` has been called.
+    """
+
+    def __init__(self, config: DriverConfig) -> None:
+        self.config = config
+        self.memory = SharedMemory(MEMORY_BYTES)
+        self.transcript = Transcript()
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._commands = self._answers = -1
+        self._stderr: IO[bytes] | None = None
+        self._names = 0
+        self._description: dict[str, Any] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running driver; 0 when none runs."""
+        return self._process.pid if self._process is not None else 0
+
+    def describe(self) -> dict[str, Any]:
+        """What the plugin says of itself; opens every device as "d0", "d1", ... in this process."""
+        if self._description is None or self._process is None:
+            self._description = self.execute({"do": "describe"})
+        return self._description
+
+    def name(self, stem: str) -> str:
+        """A name for a handle, buffer, gate or counter that nothing else in this driver has."""
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def place(self, data: bytes | bytearray | memoryview) -> list[int]:
+        """Copy `data` into shared memory; returns [offset, length] as commands refer to it."""
+        self.start()
+        return self.memory.place(data)
+
+    def room(self, length: int) -> list[int]:
+        """[offset, length] of zeroed shared memory that the driver may write results into."""
+        self.start()
+        return self.memory.room(length)
+
+    def view(self, region: list[int]) -> memoryview:
+        """The bytes of a region; valid until `begin_case` or a restart."""
+        return self.memory.view(region)
+
+    def begin_case(self) -> None:
+        """A new case begins: the transcript forgets the case before, shared memory is free again."""
+        self.transcript.begin_case()
+        self.memory.reset()
+
+    def begin_row(self) -> None:
+        """A new row begins: the transcript is empty but for opening the devices."""
+        self.transcript.begin_row()
+        self.memory.reset()
+
+    def execute(self, command: Mapping[str, Any], timeout: float | None = None) -> Any:
+        """Run one command of `torch_fl_spec.session` and return its result.
+
+        timeout: seconds the command itself may honestly take, added to the watchdog's.
+        Raises DriverCrashed, DriverHung (process killed), DriverError (the driver's Python failed), and
+        PluginRefused when a fresh process had to be started and the plugin did not load.
+        """
+        self.start()
+        self.transcript.add(command, self.memory)
+        return self._exchange(command, self.config.watchdog + (timeout or 0.0))
+
+    def start(self) -> None:
+        """Start the process and load the plugin, unless it is running."""
+        if self._process is not None:
+            return
+        self._spawn()
+        self.starts += 1
+        self._exchange(self.config.request(), self.config.watchdog)
+
+    def stop(self) -> None:
+        """End the process: it gets 2 s to leave by itself after its pipe closed, then it is killed."""
+        process = self._process
+        if process is None:
+            return
+        self._close_pipes()
+        try:
+            process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._forget()
+
+    def restart(self) -> None:
+        """A fresh process; all handles are gone."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop, and release the shared memory."""
+        self.stop()
+        self.memory.close()
+
+    def maps(self) -> set[str]:
+        """Paths of the files mapped into the running driver."""
+        lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
+        return {
+            parts[5] for line in lines if len(parts := line.split(maxsplit=5)) == 6 and parts[5][0] == "/"
+        }
+
+    def _spawn(self) -> None:
+        command_read, self._commands = os.pipe()
+        self._answers, answer_write = os.pipe()
+        self.memory.renew()
+        inherited = (command_read, answer_write, self.memory.fd)
+        self._stderr = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-"],
+            stdin=subprocess.PIPE,
+            stdout=self._stderr,
+            stderr=self._stderr,
+            pass_fds=inherited,
+            env=self.config.environment(),
+            start_new_session=True,
+        )
+        os.close(command_read)
+        os.close(answer_write)
+        program = f"import sys; sys.path += {_import_paths()!r}\n"
+        program += f"from torch_fl_conformance.driver import main; main{inherited!r}\n"
+        assert self._process.stdin is not None
+        self._process.stdin.write(program.encode())
+        self._process.stdin.close()
+
+    def _exchange(self, command: Mapping[str, Any], seconds: float) -> Any:
+        process = self._process
+        assert process is not None
+        try:
+            wire.send(self._commands, command)
+            reply = wire.receive_within(self._answers, seconds, lambda: process.poll() is None)
+        except wire.Closed:
+            raise self._crashed(command) from None
+        except wire.TimedOut:
+            raise self._hung(command, seconds) from None
+        except BaseException:
+            # Interrupted half-way: the next answer would be this one's.
+            self._kill()
+            raise
+        if "ok" in reply:
+            return reply["ok"]
+        if "refused" in reply:
+            self.stop()
+            raise PluginRefused(reply["refused"])
+        raise DriverError(f"{reply['error']}on command {dict(command)!r}"[:20000])
+
+    def _crashed(self, command: Mapping[str, Any]) -> DriverCrashed:
+        process = self._process
+        assert process is not None
+        try:
+            code = process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        tail = self.stderr_tail()
+        self._forget()
+        return DriverCrashed(code, command, tail)
+
+    def _hung(self, command: Mapping[str, Any], seconds: float) -> DriverHung:
+        process = self._process
+        assert process is not None
+        stacks = _thread_states(process.pid)
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.2)
+        stacks += self.stderr_tail()
+        self._kill()
+        return DriverHung(seconds, command, stacks)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def stderr_tail(self, size: int = 4096) -> str:
+        """The last bytes that the running process wrote to stdout or stderr."""
+        if self._stderr is None:
+            return ""
+        end = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, end - size))
+        return self._stderr.read().decode(errors="replace")
+
+    def _close_pipes(self) -> None:
+        for fd in (self._commands, self._answers):
+            if fd >= 0:
+                os.close(fd)
+        self._commands = self._answers = -1
+
+    def _forget(self) -> None:
+        self._close_pipes()
+        if self._stderr is not None:
+            self._stderr.close()
+        self._process = self._stderr = self._description = None
+
+
+def _import_paths() -> list[str]:
+    """Folders in which the driver finds this suite, the loader and cffi, and as little else as possible."""
+    import _cffi_backend
+    import cffi
+    import platformdirs
+    import torch_fl_spec
+
+    import torch_fl_conformance
+
+    packages = [torch_fl_conformance, torch_fl_spec, cffi, platformdirs]
+    folders = [str(Path(str(package.__file__)).parent.parent) for package in packages]
+    return list(dict.fromkeys([*folders, str(Path(_cffi_backend.__file__).parent)]))
+
+
+def _thread_states(pid: int) -> str:
+    """One line per thread: name, state, and the kernel function it waits in."""
+    lines = []
+    for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name)):
+        try:
+            state = task.joinpath("stat").read_text().rpartition(") ")[2][:1]
+            lines.append(f"thread {task.name} {task.joinpath('comm').read_text().strip()} state {state}")
+        except OSError:
+            continue
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,103 @@
+"""What calls of the interface return, and the objects a check holds in its hands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch_fl_spec import abi as header
+from torch_fl_spec.abi import status_name
+
+from torch_fl_conformance.driver_client import Driver
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """What one call of the interface did.
+
+    err: {code, vendor_code, message, length, intact} or None where no fl_error was passed. outs: out parameters
+    in order, structs as dicts. intact: sentinels around and behind the structs are untouched. seconds: duration.
+    """
+
+    fn: str
+    status: int
+    err: dict[str, Any] | None
+    outs: list[Any]
+    intact: bool
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is FL_OK."""
+        return self.status == header.FL_OK
+
+    @property
+    def status_name(self) -> str:
+        """ "OUT_OF_MEMORY" for 6."""
+        return status_name(self.status)
+
+    @property
+    def message(self) -> str:
+        """The error text, "" where there is none."""
+        return str((self.err or {}).get("message") or "")
+
+    @property
+    def value(self) -> Any:
+        """The only out parameter."""
+        (value,) = self.outs
+        return value
+
+    def __str__(self) -> str:
+        return f"{self.fn} returned {self.status_name}" + (f" ({self.message})" if self.message else "")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream handle saved in the driver as `ref`."""
+
+    ref: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event handle saved in the driver as `ref`."""
+
+    ref: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A device allocation; `ref` is its base, saved in the driver."""
+
+    ref: str
+    device: str
+    bytes: int
+    base: int
+
+
+@dataclass(frozen=True)
+class HostBuffer:
+    """Ordinary host memory in the driver process."""
+
+    ref: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A host task that blocks its stream until `open`."""
+
+    ref: str
+    stream: Stream
+    driver: Driver
+
+    def state(self) -> dict[str, bool]:
+        """{entered: the task has begun, open, done: it has returned}."""
+        state: dict[str, bool] = self.driver.execute({"do": "gate_state", "name": self.ref})
+        return state
+
+    def open(self) -> None:
+        """Let the stream go on; a second call changes nothing."""
+        self.driver.execute({"do": "gate_open", "name": self.ref})

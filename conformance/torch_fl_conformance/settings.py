@@ -1,0 +1,61 @@
+"""What one run is about: the vendor's plugin, how to drive it, and the rows it must show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from torch_fl_conformance.driver_client import DriverConfig
+from torch_fl_conformance.effort import Effort
+from torch_fl_spec.rows import ExpectedRow, expected_rows
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Made by the preflight in the controlling process; plain data, so that workers get the very same."""
+
+    vendor: str
+    profile: str
+    effort: Effort
+    seed: int
+    in_process: bool
+    driver: DriverConfig
+    description: Mapping[str, Any]  # answer to `describe`
+    healthy: bool  # the health probe succeeded before any row ran
+    rows: list[ExpectedRow] = field(default_factory=list, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        declared = {key: self.description[key] for key in ("devices", "extensions")}
+        object.__setattr__(self, "rows", expected_rows(self.profile, declared, self.description["kernels"]))
+
+    def row(self, row_id: str) -> ExpectedRow:
+        """The expected row of this id; raises KeyError for one that the run does not know."""
+        for row in self.rows:
+            if row.id == row_id:
+                return row
+        raise KeyError(row_id)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-able form for `from_plain`."""
+        plain = {
+            name: getattr(self, name)
+            for name in ("vendor", "profile", "seed", "in_process", "description", "healthy")
+        }
+        driver = dataclasses.asdict(self.driver)
+        driver["mask"], driver["pass_env"] = list(self.driver.mask), list(self.driver.pass_env)
+        return {**plain, "effort": self.effort.name, "driver": driver}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
+        """Settings as another process made them."""
+        driver = dict(plain["driver"])
+        driver["mask"], driver["pass_env"] = tuple(driver["mask"]), tuple(driver["pass_env"])
+        return cls(**{**plain, "effort": Effort(plain["effort"]), "driver": DriverConfig(**driver)})
+
+
+SETTINGS = pytest.StashKey[RunSettings]()
+"""Where a pytest config of a conformance run keeps its settings."""

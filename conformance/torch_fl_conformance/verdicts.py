@@ -1,0 +1,80 @@
+"""From the way a check ended to the verdict of its row."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_fl_conformance.failures import DriverCrashed, DriverHung, NotClaimed, RuleViolated
+from torch_fl_conformance.row import Row
+from torch_fl_spec.loader import PluginRefused
+
+BROKEN = ("fail", "crash", "hang", "error")
+"""Verdicts after which the worker's driver is replaced."""
+
+
+class Collateral(Exception):
+    """The row could not run because an earlier one left the device broken: verdict `collateral`."""
+
+
+@dataclass
+class Judgement:
+    """A verdict, the sentence that goes with it, and the facts of the failing case."""
+
+    verdict: str
+    message: str | None = None
+    case: dict[str, Any] = field(default_factory=dict)
+    detail: str = ""  # stacks or traceback, for the terminal
+
+
+def judge(row: Row, error: BaseException | None) -> Judgement:
+    """The verdict of a check that raised `error`, or returned (None)."""
+    if error is None:
+        verdict, message = row.verdict_of_return()
+        return Judgement(verdict, message)
+    failure = suite_failure(error)
+    if failure is None:
+        text = "".join(traceback.format_exception(error))
+        return Judgement("error", f"{type(error).__name__}: {error}", detail=text[-8000:])
+    notes = "\n".join(getattr(failure, "__notes__", []))
+    facts = {**row.facts, **getattr(failure, "case", {})}
+    if isinstance(failure, DriverCrashed):
+        return Judgement("crash", failure.message, facts, failure.stderr_tail + notes)
+    if isinstance(failure, DriverHung):
+        return Judgement("hang", failure.message, facts, failure.stacks)
+    if isinstance(failure, NotClaimed):
+        if row.may_be_not_claimed:
+            return Judgement("not-claimed", str(failure))
+        return Judgement("fail", f"{failure}, but the profile requires this row")
+    if isinstance(failure, Collateral):
+        return Judgement("collateral", str(failure))
+    if isinstance(failure, PluginRefused):
+        return Judgement("fail", f"the plugin did not load: {'; '.join(failure.reasons)}", facts)
+    assert isinstance(failure, RuleViolated)
+    if failure is not error:
+        notes += "\nThe case did not fail again when it was repeated."
+    return Judgement("fail", failure.message, facts, notes)
+
+
+def suite_failure(error: BaseException) -> BaseException | None:
+    """`error` itself, or the suite's failure inside a group (hypothesis reports a flaky case as one), or None."""
+    if isinstance(error, (RuleViolated, DriverHung, NotClaimed, Collateral, PluginRefused)):
+        return error
+    for inner in getattr(error, "exceptions", ()):
+        found = suite_failure(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def failure_text(row_id: str, judgement: Judgement, reproducer: str | None) -> str:
+    """The block that the terminal shows for a row that did not pass."""
+    lines = [f"{row_id}: {judgement.verdict}: {judgement.message}"]
+    width = max((len(key) for key in judgement.case), default=0)
+    lines += [f"  {key:<{width}}  {value}" for key, value in judgement.case.items()]
+    if reproducer:
+        lines.append(f"  reproducer: {reproducer}")
+    if judgement.detail:
+        lines += ["", judgement.detail.rstrip()]
+    return "\n".join(lines)
