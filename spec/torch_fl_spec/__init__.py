@@ -5,3 +5,6 @@ room, so that a driver process starts fast and a gate can read a report without 
 """
 
 __version__ = "0.1.0"
+
+INTERFACE = "1.0-candidate"
+"""Name of the interface version that plugin.h and SPEC.md describe, as reports and badges spell it."""
