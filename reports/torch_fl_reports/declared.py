@@ -23,7 +23,7 @@ class Device(Declared):
     """One device, from fl_device_info."""
 
     index: Unsigned
-    name: str
+    name: str | None = None  # NULL breaks a rule, and is reported as what it is
     uuid: str
     execution_model: (
         str  # ASYNC | INLINE; a defective plugin may say anything, and its report must still be written
@@ -59,6 +59,7 @@ class Kernel(Declared):
     variant: str
     n_types: Unsigned
     rows: list[KernelRow]
+    ignored_rows: Unsigned = 0  # with a dtype that the suite's header does not know
     layouts: list[str]
     max_ndim: Unsigned
     flags: list[str]

@@ -177,7 +177,7 @@ class RuleRow(RowBase):
 
 
 class OperatorRow(RowBase):
-    """One operator, variant and tuple of dtypes. Its id is op/r<revision>/<variant>/<dtypes joined by a comma>."""
+    """One operator, variant and tuple of dtypes. Its id: op/r<revision>/<variant>/<dtypes with commas>."""
 
     kind: Literal["operator"]
     op: Name

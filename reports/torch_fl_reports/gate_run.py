@@ -1,0 +1,102 @@
+"""The gate on a report's head: whose, of which bytes, judged by which suite, in what kind of run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+
+from torch_fl_spec.kernel_table import digest_of
+
+from torch_fl_reports.attestation import Statement
+from torch_fl_reports.gate_reason import Reason
+from torch_fl_reports.keys import VENDOR_NAME
+from torch_fl_reports.model import Report
+from torch_fl_reports.policy import Policy
+
+CLOCK_SKEW = timedelta(minutes=10)
+"""How far a vendor's clock may be ahead of the registry's."""
+
+
+def identity(report: Report, key_vendor: str) -> Iterator[Reason]:
+    """The report speaks of the vendor that the signing key belongs to."""
+    vendor = report.subject.vendor
+    if not VENDOR_NAME.fullmatch(vendor):
+        yield Reason("vendor-name", f"vendor name {vendor!a} is not of the form [a-z0-9_]+")
+    elif vendor != key_vendor:
+        yield Reason("vendor", f"the report is about {vendor!r}, the key belongs to {key_vendor!r}")
+
+
+def subject(statement: Statement, plugins: Collection[str], registered: Collection[str]) -> Iterator[Reason]:
+    """Statement, report and the files handed in are about the same bytes, which have no entry yet."""
+    files = statement.predicate.report.subject.files
+    stated = [(item.name, item.digest.sha256) for item in statement.subject]
+    if stated != [(file.name, file.sha256) for file in files]:
+        yield Reason("subject", "the statement's subject and the report's files differ")
+    tested = {file.sha256 for file in files}
+    for file in files:
+        if file.sha256 not in plugins:
+            yield Reason("plugin-digest", f"the tested {file.name} ({file.sha256}) was not handed in")
+    for plugin in sorted(set(plugins) - tested):
+        yield Reason("plugin-digest", f"the file handed in ({plugin}) is not one that was tested")
+    if files[0].sha256 in registered:
+        yield Reason(
+            "already-registered", f"plugin {files[0].sha256} has an entry; entries are never replaced"
+        )
+
+
+def suite(report: Report, policy: Policy, installed_registry: str) -> Iterator[Reason]:
+    """Suite, operator registry, header, interface and profile are ones that the policy accepts."""
+    digest = report.suite.source_digest
+    versions = {item.version for item in policy.suites if item.source_digest == digest}
+    if not versions:
+        yield Reason("suite-digest", f"suite {digest} is not one that this registry accepts")
+    elif report.suite.version not in versions:
+        yield Reason("suite-version", f"the suite with this digest is not version {report.suite.version!r}")
+    operators = report.suite.registry_digest
+    if operators not in policy.registry_digests:
+        yield Reason(
+            "registry-digest", f"operator registry {operators} is not one that this registry accepts"
+        )
+    elif operators != installed_registry:
+        yield Reason("registry-digest", f"operator registry {operators} is not the one installed here")
+    if report.abi.header_id not in policy.header_ids:
+        yield Reason("header-id", f"header {report.abi.header_id} is not a released one")
+    if report.interface not in policy.interfaces:
+        yield Reason("interface", f"interface {report.interface!r} is not one that this registry accepts")
+    if report.run.profile not in policy.profiles:
+        yield Reason("profile", f"profile {report.run.profile} is not one that this registry accepts")
+    if report.run.effort not in policy.efforts:
+        yield Reason("effort", f"effort {report.run.effort} is not one that this registry accepts")
+
+
+def declared_table(report: Report) -> Iterator[Reason]:
+    """The kernel table in the declarations is the one whose hash was taken from the plugin."""
+    computed = digest_of(report.declarations.model_dump(mode="json")["kernels"])
+    if computed != report.abi.table_hash:
+        yield Reason(
+            "table-hash", f"the declared kernels hash to {computed}, the report says {report.abi.table_hash}"
+        )
+
+
+def conditions(report: Report, policy: Policy, now: datetime) -> Iterator[Reason]:
+    """A whole, isolated, finished run, at a believable time."""
+    run = report.run
+    if run.partial:
+        yield Reason("partial", "only a selection of the rows was run")
+    if run.interrupted:
+        yield Reason("interrupted", "the run was interrupted")
+    if run.in_process:
+        yield Reason("in-process", "the plugin ran inside the judge's process")
+    if run.exit != 0:
+        yield Reason("exit", f"the run ended with exit status {run.exit}")
+    try:
+        start, end = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (run.start, run.end))
+    except ValueError as error:
+        yield Reason("time", f"start or end is not a time: {error}")
+        return
+    if end < start:
+        yield Reason("time", f"the run ends ({run.end}) before it starts ({run.start})")
+    if end > now + CLOCK_SKEW:
+        yield Reason("clock-ahead", f"the run ends at {run.end}, which is still to come")
+    if now - end > timedelta(days=policy.max_age_days):
+        yield Reason("too-old", f"the run ended at {run.end}, more than {policy.max_age_days} days ago")

@@ -1,0 +1,99 @@
+"""What a reader wants to know first, computed once for the page and for the terminal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from torch_fl_reports import totals
+from torch_fl_reports.closed_set import closed_set, must_claim
+from torch_fl_reports.model import OperatorRow, Report, Row, Verdict
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Sums over one chapter's rows."""
+
+    name: str
+    rows: int
+    cases: int
+    seconds: float
+    verdicts: dict[Verdict, int]
+    worst: float | str | None  # largest err/T; None where every row is exact
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The report in a few lines. `headline` is the verdict as a sentence."""
+
+    certified: bool
+    headline: str
+    reasons: tuple[str, ...]
+    chapters: tuple[Chapter, ...]
+    failing: tuple[Row, ...]
+    unclaimed: tuple[OperatorRow, ...]
+    waived: tuple[Row, ...]
+    worst: tuple[str, float | str] | None  # (row id, err/T) over all rows
+    cases_per_second: float
+
+
+def summarise(report: Report) -> Summary:
+    """Everything recomputed from the rows; the report's own totals are not read."""
+    required = must_claim(closed_set(report.run.profile, report.declarations))
+    decision = totals.decide(report.run, report.rows, required)
+    level = f"{report.run.profile} {report.interface}"
+    headline = f"Passed {level}" if decision.certified else f"Did not pass {level}"
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in report.rows:
+        groups[row.chapter].append(row)
+    return Summary(
+        certified=decision.certified,
+        headline=headline,
+        reasons=decision.reasons,
+        chapters=tuple(_chapter(name, rows) for name, rows in groups.items()),
+        failing=tuple(
+            row
+            for row in report.rows
+            if row.verdict not in totals.HARMLESS or (row.verdict == "not-claimed" and row.id in required)
+        ),
+        unclaimed=tuple(
+            row for row in report.rows if isinstance(row, OperatorRow) and row.verdict == "not-claimed"
+        ),
+        waived=tuple(row for row in report.rows if row.verdict == "waived"),
+        worst=_worst(report.rows),
+        cases_per_second=report.run.cases / report.run.seconds if report.run.seconds else 0.0,
+    )
+
+
+def _chapter(name: str, rows: list[Row]) -> Chapter:
+    worst = _worst(rows)
+    return Chapter(
+        name=name,
+        rows=len(rows),
+        cases=sum(row.cases for row in rows),
+        seconds=sum(row.seconds for row in rows),
+        verdicts=totals.count(rows),
+        worst=None if worst is None else worst[1],
+    )
+
+
+def _worst(rows: list[Row]) -> tuple[str, float | str] | None:
+    """The row with the largest err/T above 0; words ("inf", "nan") beat numbers."""
+    measured = [(row.id, row.worst.err_over_t) for row in rows if row.worst is not None]
+    measured = [(name, ratio) for name, ratio in measured if ratio != 0]
+    return max(measured, key=lambda item: float("inf") if isinstance(item[1], str) else item[1], default=None)
+
+
+def ratio_text(ratio: float | str | None) -> str:
+    """err/T for people: three digits, a dash where every row is exact."""
+    if ratio is None:
+        return "\N{EN DASH}"
+    return ratio if isinstance(ratio, str) else f"{ratio:.3g}"
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds for people: `0.8 s`, `42 s`, `6 min 03 s`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"

@@ -1,0 +1,82 @@
+"""A registry in a terminal: decisions, the list of entries, the outcome of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from torch_fl_reports.gate import Decision
+from torch_fl_reports.gate_reason import Reason
+from torch_fl_reports.registry import Entry, instant
+
+
+def show_decision(decision: Decision) -> None:
+    """Say what the gate decided and, when it refused, every reason with its code."""
+    console = Console(highlight=False)
+    if decision.accepted and decision.report is not None:
+        subject, run = decision.report.subject, decision.report.run
+        console.print(Text("accepted", style="bold green"), f"{subject.vendor} {subject.version},", end=" ")
+        console.print(f"{run.profile} {decision.report.interface}, self-run")
+        console.print(f"plugin sha256 {subject.files[0].sha256}", soft_wrap=True)
+        return
+    console.print(Text(f"refused for {_reasons(len(decision.reasons))}", style="bold red"))
+    _show_reasons(console, decision.reasons)
+
+
+def show_entries(entries: list[Entry], now: datetime) -> None:
+    """A table of the entries, newest last."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in (
+        "vendor",
+        "version",
+        "conformance",
+        "evidence",
+        "state",
+        "accepted",
+        "expires",
+        "plugin sha256",
+    ):
+        table.add_column(name, no_wrap=name != "plugin sha256", overflow="fold")
+    for entry in sorted(entries, key=lambda item: item.accepted):
+        valid = instant(entry.expires) > now
+        table.add_row(
+            entry.vendor,
+            entry.version,
+            f"{entry.profile}-{entry.interface}",
+            entry.evidence,
+            Text("valid", style="green") if valid else Text("expired", style="yellow"),
+            entry.accepted[:10],
+            entry.expires[:10],
+            entry.plugin,
+        )
+    console = Console(highlight=False)
+    console.print(table if entries else "no entries")
+
+
+def show_verification(results: Mapping[str, tuple[Reason, ...]]) -> None:
+    """One line per entry, with the reasons against it."""
+    console = Console(highlight=False)
+    for plugin, reasons in results.items():
+        state = Text("bad ", style="bold red") if reasons else Text("good", style="green")
+        console.print(state, plugin, soft_wrap=True)
+        _show_reasons(console, reasons)
+    bad = sum(bool(reasons) for reasons in results.values())
+    console.print(f"{len(results)} entries, {bad} bad")
+
+
+def _show_reasons(console: Console, reasons: tuple[Reason, ...]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for reason in reasons:
+        table.add_row(f"  {reason.code}", Text(reason.text))
+    if reasons:
+        console.print(table)
+
+
+def _reasons(number: int) -> str:
+    return "1 reason" if number == 1 else f"{number} reasons"
