@@ -1,0 +1,124 @@
+"""Named driver threads: blocking plugin calls run on them while the judge goes on (cffi drops the GIL)."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+Job = Callable[[], dict[str, Any]]
+
+_ROTATION = 8
+
+
+class _Worker:
+    """One thread and the results of the jobs queued since it was last joined empty."""
+
+    def __init__(self, name: str) -> None:
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.results: list[dict[str, Any]] = []
+        self.queued = 0
+        self.changed = threading.Condition()
+        # A daemon: a call that never returns must not keep the driver from ending.
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            try:
+                result = job()
+            except Exception as error:  # handed to the judge, whose command it was
+                result = {"error": f"{type(error).__name__}: {error}"}
+            with self.changed:
+                self.results.append(result)
+                self.changed.notify_all()
+
+    def queue(self, job: Job) -> int:
+        with self.changed:
+            self.queued += 1
+            self.jobs.put(job)
+            return self.queued
+
+    def join(self, timeout: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout
+        with self.changed:
+            while len(self.results) < self.queued:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self.changed.wait(left)
+            done, pending = list(self.results), self.queued - len(self.results)
+            if not pending:
+                self.results.clear()
+                self.queued = 0
+        return {"done": done, "pending": pending}
+
+
+class Crew:
+    """The threads of a session, and the running command's GREASE generator on each."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, _Worker] = {}
+        self._local = threading.local()
+        self._next = 0
+
+    def set_rng(self, rng: random.Random | None) -> None:
+        """The generator for the command that this thread now runs."""
+        self._local.rng = rng
+
+    @property
+    def rng(self) -> random.Random | None:
+        """This thread's generator; None where GREASE is off."""
+        found: random.Random | None = getattr(self._local, "rng", None)
+        return found
+
+    def _worker(self, name: str) -> _Worker:
+        if name not in self._workers:
+            self._workers[name] = _Worker(name)
+        return self._workers[name]
+
+    def queue(self, name: str, job: Job) -> int:
+        """Queue a job on a named thread; returns how many it has been given since it was last joined."""
+        return self._worker(name).queue(job)
+
+    def rotate(self, job: Job) -> dict[str, Any]:
+        """Run a job on the next of the rotating threads and wait for it."""
+        self._next = (self._next + 1) % _ROTATION
+        box: list[dict[str, Any] | Exception] = []
+        done = threading.Event()
+
+        def guarded() -> dict[str, Any]:
+            try:
+                box.append(job())
+            except Exception as error:
+                box.append(error)
+            finally:
+                done.set()
+            return {}
+
+        worker = self._worker(f"rotate-{self._next}")
+        worker.queue(guarded)
+        done.wait()
+        worker.join(1.0)
+        outcome = box[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def join(self, name: str, timeout: float) -> dict[str, Any]:
+        """{"done": results so far, "pending": n}; once nothing is pending the next join starts afresh."""
+        if name not in self._workers:
+            return {"done": [], "pending": 0}
+        return self._workers[name].join(timeout)
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Let every thread end after its queued jobs; one that is stuck is left behind."""
+        for worker in self._workers.values():
+            worker.jobs.put(None)
+        deadline = time.monotonic() + timeout
+        for worker in self._workers.values():
+            worker.thread.join(max(0.0, deadline - time.monotonic()))
+        self._workers.clear()

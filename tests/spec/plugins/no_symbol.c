@@ -1,0 +1,2 @@
+/* A library that is no plugin. */
+int something_else(void) { return 1; }
