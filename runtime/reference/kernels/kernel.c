@@ -144,6 +144,9 @@ fl_status ref_check(const fl_kernel* kernel, const fl_call* call, ref_types* typ
   for (uint32_t i = 0; i < n_args; ++i) {
     ref_slot slot = signature->args[i];
     uint32_t dtype = slot.type >= 64 ? (uint32_t)(slot.type - 64) : types->dtype[slot.type];
+    if (call->args[i].tag == FL_TAG_INT_LIST && call->args[i].count > 0) {
+      FL_TRY(fl_check_pointer(call->args[i].value.ints, "an int list", err));
+    }
     if (!tag_fits(slot, call->args[i].tag, dtype)) {
       return fl_fail(err, FL_INVALID_ARGUMENT, "%s: argument %u has tag %u", kernel->op, i, (unsigned)call->args[i].tag);
     }
@@ -154,7 +157,7 @@ fl_status ref_check(const fl_kernel* kernel, const fl_call* call, ref_types* typ
   return FL_OK;
 }
 
-static int same_shape(const fl_tensor* a, const fl_tensor* b) {
+static int sizes_equal(const fl_tensor* a, const fl_tensor* b) {
   if (a->ndim != b->ndim) {
     return 0;
   }
@@ -166,10 +169,9 @@ static int same_shape(const fl_tensor* a, const fl_tensor* b) {
   return 1;
 }
 
-fl_status ref_check_same_shape(const fl_kernel* kernel, const fl_call* call, ref_types* types, fl_error* err) {
-  FL_TRY(ref_check(kernel, call, types, err));
+fl_status ref_check_shapes(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
   for (uint32_t i = 0; i < call->n_args; ++i) {
-    if (call->args[i].tag == FL_TAG_TENSOR && !same_shape(call->args[i].value.tensor, call->outs[0])) {
+    if (call->args[i].tag == FL_TAG_TENSOR && !sizes_equal(call->args[i].value.tensor, call->outs[0])) {
       return fl_fail(err, FL_INVALID_ARGUMENT, "%s: argument %u has not the shape of the output", kernel->op, i);
     }
   }
@@ -193,6 +195,25 @@ fl_status ref_plan_simple(const fl_kernel* kernel, fl_device device, const fl_ca
   FL_TRY(ref_check(kernel, call, &types, err));
   fl_plan_set(out, 0, 0, 0);
   return FL_OK;
+}
+
+static fl_status check_op(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
+  ref_types types;
+  FL_TRY(ref_check(kernel, call, &types, err));
+  const ref_op* op = kernel->user;
+  return op->check(kernel, call, err);
+}
+
+fl_status ref_plan_op(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out, fl_error* err) {
+  FL_TRY(ref_check_plan(device, out, err));
+  FL_TRY(check_op(kernel, call, err));
+  fl_plan_set(out, 0, 0, 0);
+  return FL_OK;
+}
+
+fl_status ref_begin_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
+  FL_TRY(check_op(kernel, call, err));
+  return fl_check_pointer(stream, "stream", err);
 }
 
 int ref_string_is(const fl_arg* arg, const char* text) {

@@ -56,15 +56,27 @@ typedef struct ref_types {
  */
 fl_status ref_check(const fl_kernel* kernel, const fl_call* call, ref_types* types, fl_error* err);
 
-/* ref_check, then also: every tensor argument has the shape of output 0, else FL_INVALID_ARGUMENT. */
-fl_status ref_check_same_shape(const fl_kernel* kernel, const fl_call* call, ref_types* types, fl_error* err);
+/* Every tensor argument has the shape of output 0, else FL_INVALID_ARGUMENT. After ref_check. */
+fl_status ref_check_shapes(const fl_kernel* kernel, const fl_call* call, fl_error* err);
 
 /* Checks what plan gets beside the call. */
 fl_status ref_check_plan(fl_device device, const fl_plan* out, fl_error* err);
 
-/* plan of kernels that need no workspace and take any shape. */
+/* plan of kernels that need no workspace and whose user pointer is a bare ref_signature. */
 fl_status ref_plan_simple(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                           fl_error* err);
+
+/* For kernels that have more to say about shapes and values. */
+typedef struct ref_op {
+  ref_signature signature;
+  fl_status (*check)(const fl_kernel* kernel, const fl_call* call, fl_error* err);
+} ref_op;
+
+/* plan without workspace of kernels whose user pointer is a ref_op: ref_check, then its check. */
+fl_status ref_plan_op(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out, fl_error* err);
+
+/* The same checks at the beginning of run. */
+fl_status ref_begin_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err);
 
 /* 1 when the string argument equals `text`. */
 int ref_string_is(const fl_arg* arg, const char* text);

@@ -46,7 +46,8 @@ fl_status ref_pointwise_plan(const fl_kernel* kernel, fl_device device, const fl
   ref_types types;
   fl_iter_loop loop;
   FL_TRY(ref_check_plan(device, out, err));
-  FL_TRY(ref_check_same_shape(kernel, call, &types, err));
+  FL_TRY(ref_check(kernel, call, &types, err));
+  FL_TRY(ref_check_shapes(kernel, call, err));
   FL_TRY(choose_loop(kernel, call, &types, &loop, err));
   fl_plan_set(out, 0, 0, 0);
   return FL_OK;
@@ -70,7 +71,8 @@ static void add_number(pointwise_work* work, uint32_t dtype, fl_scalar number) {
 
 fl_status ref_pointwise_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
   ref_types types;
-  FL_TRY(ref_check_same_shape(kernel, call, &types, err));
+  FL_TRY(ref_check(kernel, call, &types, err));
+  FL_TRY(ref_check_shapes(kernel, call, err));
   FL_TRY(fl_check_pointer(stream, "stream", err));
   pointwise_work work;
   memset(&work, 0, sizeof work);

@@ -159,7 +159,13 @@ REF_ELEMENT(f16, uint16_t, float, fl_f16_to_f32, fl_f32_to_f16)
 REF_ELEMENT(bf16, uint16_t, float, fl_bf16_to_f32, fl_f32_to_bf16)
 REF_ELEMENT(f32, float, float, REF_AS_IS, REF_AS_IS)
 REF_ELEMENT(f64, double, double, REF_AS_IS, REF_AS_IS)
-REF_ELEMENT(half_bits, uint16_t, uint16_t, REF_AS_IS, REF_AS_IS) /* f16 or bf16, ready rounded */
+
+/* Bits that are moved, whatever they mean; half_bits: an f16 or bf16 that is rounded already. */
+REF_ELEMENT(bits8, uint8_t, uint8_t, REF_AS_IS, REF_AS_IS)
+REF_ELEMENT(bits16, uint16_t, uint16_t, REF_AS_IS, REF_AS_IS)
+REF_ELEMENT(bits32, uint32_t, uint32_t, REF_AS_IS, REF_AS_IS)
+REF_ELEMENT(bits64, uint64_t, uint64_t, REF_AS_IS, REF_AS_IS)
+REF_ELEMENT(half_bits, uint16_t, uint16_t, REF_AS_IS, REF_AS_IS)
 
 /* ---- One set of loops per operator ------------------------------------------------------------------------------ */
 

@@ -60,11 +60,6 @@ QUESTION_OP(isnan, a != a) /* no integer differs from itself */
 
 /* ---- where: moves bits, so one loop for each element size -------------------------------------------------------- */
 
-REF_ELEMENT(bits8, uint8_t, uint8_t, REF_AS_IS, REF_AS_IS)
-REF_ELEMENT(bits16, uint16_t, uint16_t, REF_AS_IS, REF_AS_IS)
-REF_ELEMENT(bits32, uint32_t, uint32_t, REF_AS_IS, REF_AS_IS)
-REF_ELEMENT(bits64, uint64_t, uint64_t, REF_AS_IS, REF_AS_IS)
-
 REF_LOOP_3(where_8, bits8, bool, bits8, bits8, a ? b : c)
 REF_LOOP_3(where_16, bits16, bool, bits16, bits16, a ? b : c)
 REF_LOOP_3(where_32, bits32, bool, bits32, bits32, a ? b : c)
