@@ -1,14 +1,14 @@
 """Allure's view of a row: epic vendor, feature chapter, story rule, severity, attachments.
 
-allure-pytest writes the result files; this only fills in what it cannot know, and only in a run with --alluredir.
+allure-pytest writes the result files; this fills in what it cannot know, in a run with --alluredir.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-
 from torch_fl_spec.rows import ExpectedRow
 
 _SEVERITY = {
@@ -28,7 +28,10 @@ def wanted(config: pytest.Config) -> bool:
 
 def describe(vendor: str, row: ExpectedRow, verdict: str, text: str, reproducer: Path | None) -> None:
     """Label the running test; attach what is known of a failure."""
-    import allure
+
+    import allure as untyped
+
+    allure: Any = untyped
 
     allure.dynamic.epic(vendor)
     allure.dynamic.feature(row.chapter)

@@ -34,8 +34,8 @@ def out(ctype: str, *, save: str | None = None, **options: Any) -> dict[str, Any
 def struct(ctype: str, fields: dict[str, Arg] | None = None, **options: Any) -> dict[str, Any]:
     """An args struct; struct_size and kind are filled in, other fields are zero.
 
-    Options: size, kind (state these instead), tail (byte that fills the bytes beyond the known struct), guard,
-    next (chain: [{"kind": n, "required": bool}, ...]).
+    Options: size, kind (state these instead), tail (byte that fills the bytes beyond the known struct),
+    guard, next (chain: [{"kind": n, "required": bool}, ...]).
     """
     encoded = {key: encode(value) for key, value in (fields or {}).items()}
     return _with({"struct": ctype, "fields": encoded}, **options)

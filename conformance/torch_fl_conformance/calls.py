@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from torch_fl_spec import abi as header
 from torch_fl_spec.abi import status_name
 
 from torch_fl_conformance.arguments import Arg, encode
 from torch_fl_conformance.driver_client import Driver
-from torch_fl_conformance.failures import RuleViolated
+from torch_fl_conformance.failures import DriverError, RuleViolated
 from torch_fl_conformance.handles import Block, CallResult, Event, HostBuffer, Stream
 
 Kept = TypeVar("Kept", Block, Event, HostBuffer, Stream)
@@ -29,8 +29,8 @@ def abi_call(
     """Call one function of the interface, e.g. abi_call(driver, "stream.query", stream).
 
     args: see torch_fl_conformance.arguments; the trailing fl_error* is not among them. err: left out for an
-    fl_error of 1024 bytes, None for NULL, or {"capacity": n, "size": n?, "kind": n?}. timeout: seconds that the
-    call may take beyond the watchdog's. For `thread` use Abi.queue.
+    fl_error of 1024 bytes, None for NULL, or {"capacity": n, "size": n?, "kind": n?}. timeout: seconds that
+    the call may take beyond the watchdog's. For `thread` use Abi.queue.
     """
     command: dict[str, Any] = {"do": "call", "fn": fn, "args": [encode(value) for value in args]}
     if err is not _ALWAYS:
@@ -42,9 +42,10 @@ def abi_call(
 
 def result_of(fn: str, raw: dict[str, Any]) -> CallResult:
     """The driver's answer to a call as a CallResult."""
-    return CallResult(
-        fn, raw["status"], raw.get("err"), raw.get("outs", []), raw.get("intact", True), raw["seconds"]
-    )
+    if "error" in raw:
+        raise DriverError(f"{fn}: {raw['error']}")
+    names = ("status", "err", "outs", "untouched", "intact", "seconds")
+    return CallResult(fn, *(raw[name] for name in names))
 
 
 class Calls:
@@ -69,8 +70,12 @@ class Calls:
         """One call that must return `status`."""
         result = self.call(fn, *args, err=err, timeout=timeout)
         if result.status != status:
-            raise RuleViolated(f"{result}, expected {status_name(status)}", {"args": repr(args)})
+            self.refuse(result, status)
         return result
+
+    def refuse(self, result: CallResult, expected: int = header.FL_OK) -> NoReturn:
+        """Fail the row because a call returned something else than it had to."""
+        raise RuleViolated(f"{result}, expected {status_name(expected)}", {"call": result.fn})
 
     def queue(self, thread: str, fn: str, *args: Arg, err: Any = _ALWAYS) -> None:
         """Append a call to the driver's thread of that name, which runs its calls in order."""

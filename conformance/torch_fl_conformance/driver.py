@@ -1,9 +1,10 @@
 """The driver: a small child process that holds the plugin, and neither torch nor any expected value.
 
 It obeys commands of `torch_fl_spec.session.Session` that come through a pipe and answers through another;
-stdout and stderr belong to whatever the plugin prints. Bulk bytes live in one shared memory object. The first
-message tells which library to load; the answer is {"ok": {}} or {"refused": [reasons]}. Every later message is
-a command; its answer is {"ok": result}, or {"error": traceback} when this file's side failed.
+stdout and stderr belong to whatever the plugin prints. Bulk bytes live in one shared memory object.
+Messages: {"do": "prepare"}, answered once everything but the plugin is loaded; {"do": "load", ...arguments of
+Session}, answered by {"ok": {}} or {"refused": [reasons]}; then commands, answered by {"ok": result}, or by
+{"error": traceback} when Python's side failed.
 """
 
 from __future__ import annotations
@@ -35,20 +36,26 @@ def main(commands: int, answers: int, memory: int) -> None:
     buffer = mmap.mmap(memory, os.fstat(memory).st_size)
     os.close(memory)
     try:
-        session = _open(wire.receive(commands), answers, buffer)
+        session = _load(commands, answers, buffer)
         while True:
             wire.send(answers, answer(session, wire.receive(commands)))
     except wire.Closed:
         return
 
 
-def _open(request: dict[str, Any], answers: int, buffer: mmap.mmap) -> Any:
+def _load(commands: int, answers: int, buffer: mmap.mmap) -> Any:
+    """Import all but the plugin, say so, load it when told to; raises wire.Closed when that fails."""
+    from torch_fl_spec import helper
     from torch_fl_spec.loader import PluginRefused
     from torch_fl_spec.session import Session
 
+    helper.load()
     refuse_oracles()
+    wire.receive(commands)
+    wire.send(answers, {"ok": {}})
+    request = wire.receive(commands)
     try:
-        session = Session(**request)
+        session = Session(**{key: value for key, value in request.items() if key != "do"})
         session.attach_memory(buffer)
     except PluginRefused as refusal:
         wire.send(answers, {"refused": list(refusal.reasons)})
@@ -72,7 +79,11 @@ def refuse_oracles() -> None:
 
 def answer(session: Any, command: dict[str, Any]) -> dict[str, Any]:
     """Execute one command; Python's own failures become an answer, not an exit."""
+    from torch_fl_spec.loader import PluginRefused
+
     try:
         return {"ok": session.execute(command)}
+    except PluginRefused as refusal:
+        return {"refused": list(refusal.reasons)}
     except Exception:
         return {"error": traceback.format_exc()}

@@ -39,8 +39,9 @@ class DriverConfig:
     watchdog: float = 30.0  # seconds without an answer until the process counts as hung
 
     def request(self) -> dict[str, Any]:
-        """The driver's first message: arguments of Session."""
+        """The message that makes the driver load the plugin: arguments of Session."""
         return {
+            "do": "load",
             "library": self.library,
             "options": self.options,
             "grease": self.grease,
@@ -57,7 +58,7 @@ class DriverConfig:
 class Driver:
     """One driver process at a time; `execute` starts it when there is none.
 
-    After DriverCrashed or DriverHung all handles, buffers and gates are gone; the next `execute` starts a fresh
+    After DriverCrashed or DriverHung all handles, buffers and gates are gone; the next `execute` starts a new
     process, in which the refs "d0", "d1", ... exist again once `describe` has been called.
     """
 
@@ -125,10 +126,19 @@ class Driver:
 
     def start(self) -> None:
         """Start the process and load the plugin, unless it is running."""
-        if self._process is not None:
-            return
+        if self._process is None:
+            self.start_empty()
+            self.load()
+
+    def start_empty(self) -> set[str]:
+        """Start the process without the plugin; returns the files mapped into it."""
         self._spawn()
         self.starts += 1
+        self._exchange({"do": "prepare"}, self.config.watchdog)
+        return self.maps()
+
+    def load(self) -> None:
+        """Load the plugin; raises PluginRefused."""
         self._exchange(self.config.request(), self.config.watchdog)
 
     def stop(self) -> None:
@@ -166,7 +176,7 @@ class Driver:
         self._answers, answer_write = os.pipe()
         self.memory.renew()
         inherited = (command_read, answer_write, self.memory.fd)
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in _forget)
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-"],
             stdin=subprocess.PIPE,

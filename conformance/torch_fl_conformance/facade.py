@@ -20,12 +20,12 @@ from torch_fl_conformance.arguments import out, struct, task
 from torch_fl_conformance.calls import SYNC_NS, table_of
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.handles import Block, Event, Gate, HostBuffer, Stream
-from torch_fl_conformance.memory_calls import MemoryCalls
+from torch_fl_conformance.kernel_calls import KernelCalls
 
 _RELEASE_ORDER = (Event, Stream, Block, HostBuffer)
 
 
-class Abi(MemoryCalls):
+class Abi(KernelCalls):
     """The interface through one driver. Devices are named "d0", "d1", ..."""
 
     def __init__(self, driver: Driver) -> None:
@@ -33,7 +33,7 @@ class Abi(MemoryCalls):
         self._gates: list[Gate] = []
         self.stalled_canaries: set[str] = set()  # devices on which a canary of this row got stuck
 
-    # -- devices ------------------------------------------------------------------------------------
+    # -- devices ------------------------------------------------
 
     def device_info(self, device: str) -> dict[str, Any]:
         """The device's part of `describe`."""
@@ -43,7 +43,7 @@ class Abi(MemoryCalls):
         """Wait for all work of the device."""
         self.ok("device.sync", device, timeout_ns, timeout=timeout_ns / 1e9)
 
-    # -- streams and events --------------------------------------------------------------------------------------
+    # -- streams and events ------------------------------------------------
 
     def stream(self, device: str = "d0", priority: int = 0) -> Stream:
         """Create a stream."""
@@ -77,10 +77,10 @@ class Abi(MemoryCalls):
         elapsed: int = self.ok("event.elapsed", start, end, out("int64_t")).value
         return elapsed
 
-    # -- host tasks ------------------------------------------------------------------------------------------------
+    # -- host tasks ------------------------------------------------
 
     def gate(self, stream: Stream) -> Gate:
-        """Stall the stream behind a closed gate. Only for ASYNC devices: INLINE ones would wait in this call."""
+        """Stall the stream behind a closed gate. INLINE devices would wait in this very call."""
         gate = Gate(self.driver.name("g"), stream, self.driver)
         self.driver.execute({"do": "gate", "name": gate.ref})
         self._gates.append(gate)
@@ -105,10 +105,10 @@ class Abi(MemoryCalls):
         answer = self.driver.execute({"do": "tickets", "name": name})
         return list(answer["values"] if isinstance(answer, dict) else answer)
 
-    # -- the end of a row ----------------------------------------------------------------------------------------------
+    # -- the end of a row ------------------------------------------------
 
     def release_all(self) -> None:
-        """Open all gates, wait for the devices, destroy and free what is left; raises RuleViolated when that fails."""
+        """Open all gates, wait, destroy and free what is left; raises RuleViolated when that fails."""
         for gate in self._gates:
             gate.open()
         if not self._live:

@@ -23,7 +23,7 @@ class RuleViolated(Exception):
 
 
 class NotClaimed(Exception):
-    """The plugin does not claim what the row is about: verdict `not-claimed`, where the profile permits it."""
+    """The plugin does not claim what the row is about: verdict `not-claimed`."""
 
 
 class DriverCrashed(RuleViolated):
@@ -45,7 +45,7 @@ class DriverCrashed(RuleViolated):
 class DriverHung(BaseException):
     """No answer within the watchdog's time: verdict `hang`. The process has been killed.
 
-    A BaseException on purpose: property-based shrinking would otherwise wait for the watchdog again and again.
+    A BaseException on purpose: property-based shrinking would else wait for the watchdog again and again.
     """
 
     def __init__(self, seconds: float, command: Mapping[str, Any], stacks: str) -> None:

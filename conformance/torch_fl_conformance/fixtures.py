@@ -21,18 +21,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.effort import Effort, row_seed
 from torch_fl_conformance.exclusive import DeviceLock
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.failures import DriverError, DriverHung, RuleViolated
-from torch_fl_conformance.recording import ROW, Collateral, broke_before, row_of_item
 from torch_fl_conformance.health import is_healthy
 from torch_fl_conformance.in_process import InProcessDriver
+from torch_fl_conformance.recording import ITEM_ROW, ROW, broke_before
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.settings import SETTINGS, RunSettings
-from torch_fl_spec.rows import ExpectedRow
+from torch_fl_conformance.verdicts import Collateral
 
 if TYPE_CHECKING:
     import numpy
@@ -75,7 +76,7 @@ def device_lock(settings: RunSettings) -> DeviceLock:
 def row(request: pytest.FixtureRequest, device_lock: DeviceLock) -> Iterator[Row]:
     """This item's row of the report; while it lives the row has its place on the device."""
     found = request.node.stash[ROW]
-    with device_lock.hold(row_of_item(request.node).exclusive):
+    with device_lock.hold(request.node.stash[ITEM_ROW].exclusive):
         yield found
 
 
@@ -111,7 +112,7 @@ def driver(
 
 @pytest.fixture
 def abi(driver: Driver) -> Iterator[Abi]:
-    """Typed calls through the worker's driver; what a row leaves behind is released, or the driver replaced."""
+    """Typed calls through the worker's driver; what a row leaves behind is released."""
     calls = Abi(driver)
     yield calls
     try:

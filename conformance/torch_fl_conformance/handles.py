@@ -15,14 +15,16 @@ from torch_fl_conformance.driver_client import Driver
 class CallResult:
     """What one call of the interface did.
 
-    err: {code, vendor_code, message, length, intact} or None where no fl_error was passed. outs: out parameters
-    in order, structs as dicts. intact: sentinels around and behind the structs are untouched. seconds: duration.
+    err: {code, vendor_code, message, length, intact, ...}; None where no fl_error was passed, or a success
+    left it alone. outs: out parameters in order, structs as dicts. untouched: per out parameter, no byte of it
+    changed. intact: no byte that the call had no right to change has changed. seconds: duration.
     """
 
     fn: str
     status: int
     err: dict[str, Any] | None
     outs: list[Any]
+    untouched: list[bool]
     intact: bool
     seconds: float
 

@@ -8,7 +8,7 @@ from torch_fl_conformance.failures import DriverHung, RuleViolated
 
 
 def is_healthy(driver: Driver) -> bool:
-    """Whether each device takes 64 bytes and gives them back; on a no, the driver is restarted by its next use."""
+    """Whether each device takes 64 bytes and gives them back."""
     pattern = bytes(range(64))
     try:
         abi = Abi(driver)

@@ -29,7 +29,7 @@ def still_pending(
     """Fail the row if `happened()` turns true while the gate is closed; label it "gated".
 
     happened: asks the driver (a query, a counter, a host buffer's bytes). what: the forbidden event in words,
-    "the copy ran before the fill it follows". device: where the canary makes its round trips; where its streams
+    "the copy ran before the fill it follows". device: where the canary makes its round trips; where streams
     are not independent, or the canary does not get through (FL-STREAM-009 judges that), it is the host's own
     round trips to the driver, and the row says so. The caller then opens the gate and checks the end state.
     """

@@ -13,17 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch_fl_reports.writer import REPRODUCERS, folder_name
+from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_conformance import allure_labels
 from torch_fl_conformance.effort import row_seed
 from torch_fl_conformance.reproducer import write_for
 from torch_fl_conformance.row import Row, plain
 from torch_fl_conformance.rule import mark_of
-from torch_fl_conformance.settings import SETTINGS, RunSettings
+from torch_fl_conformance.settings import RunSettings
 from torch_fl_conformance.verdicts import BROKEN, Judgement, failure_text, judge
-from torch_fl_spec.rows import ExpectedRow
 
 REPORT_ATTRIBUTE = "torch_fl_row"
+REPRODUCER_FOLDER = "reproducer_folder"
+"""Key under which a row's dict says where its reproducer lies until the report takes it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class ItemRow:
 
 ITEM_ROW = pytest.StashKey[ItemRow]()
 ROW = pytest.StashKey[Row]()
-JUDGED = pytest.StashKey[tuple[Judgement, str | None]]()  # with the reproducer's path inside the report
+JUDGED = pytest.StashKey[
+    tuple[Judgement, Path | None]
+]()  # with the folder of the reproducer, if there is one
 BROKE = pytest.StashKey[bool]()
 
 
@@ -64,9 +69,10 @@ def broke_before(config: pytest.Config) -> bool:
 class Recorder:
     """pytest plugin of every process that runs items."""
 
-    def __init__(self, settings: RunSettings, staging: Path) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
-        self.staging = staging  # reproducers are written below it
+        self.staging = Path(settings.staging)  # reproducers are written below it
+        self.report_folder = Path(settings.report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -103,35 +109,37 @@ class Recorder:
         judgement = judge(row, error)
         if report.when == "teardown" and judgement.verdict != "error":
             return
-        where = None
+        folder = None
         if judgement.verdict in BROKEN:
             item.config.stash[BROKE] = True
-            where = write_for(row, judgement, self.settings, self.staging)
-        item.stash[JUDGED] = (judgement, where)
-        text = failure_text(row.id, judgement, where)
+            folder = write_for(row, judgement, self.settings.driver, self.staging)
+        item.stash[JUDGED] = (judgement, folder)
+        final = self.report_folder / REPRODUCERS / folder_name(row.id) if folder else None
+        text = failure_text(row.id, judgement, final)
         if judgement.verdict == "pass":
             report.outcome = "passed"
-        elif judgement.verdict == "not-claimed":
+        elif judgement.verdict == "not-claimed" and row.may_be_not_claimed:
             report.outcome = "skipped"
             report.longrepr = (str(item.path), item.location[1] or 0, f"not-claimed: {judgement.message}")
         else:
             report.outcome = "failed"
             report.longrepr = text
         if allure_labels.wanted(item.config):
-            folder = self.staging / where if where else None
-            allure_labels.describe(self.settings.vendor, item.stash[ITEM_ROW].expected, judgement.verdict, text, folder)
+            allure_labels.describe(
+                self.settings.vendor, item.stash[ITEM_ROW].expected, judgement.verdict, text, folder
+            )
 
     def _row_data(self, item: pytest.Item) -> dict[str, Any]:
         row, expected = item.stash[ROW], item.stash[ITEM_ROW].expected
-        judgement, where = item.stash[JUDGED]
+        judgement, folder = item.stash[JUDGED]
         data = {**expected_fields(expected), **row.data(), "verdict": judgement.verdict}
         data["seconds"] = round(row.seconds, 6)
         if judgement.message:
             data["message"] = judgement.message
         if judgement.case:
             data["case"] = plain(judgement.case)
-        if where:
-            data["reproducer"] = where
+        if folder is not None:
+            data[REPRODUCER_FOLDER] = str(folder)
         return data
 
 

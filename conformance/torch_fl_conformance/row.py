@@ -16,8 +16,8 @@ from torch_fl_conformance.failures import NotClaimed, RuleViolated
 class Row:
     """One row of the report, filled by its check.
 
-    A check calls `case()` once per case it executes, `require()` for the labels without which it has no power,
-    `label()` when a draw meets one, `worst()` with each element's err/T, and `check()` or `fail()` to judge.
+    A check calls `case()` once per case, `require()` for the labels without which it has no power, `label()`
+    when a draw meets one, `worst()` with each element's err/T, and `check()` or `fail()` to judge.
     """
 
     id: str
@@ -32,7 +32,9 @@ class Row:
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     violates: list[str] = field(default_factory=list)
-    on_case: Callable[[], None] | None = None  # called at each case(): the driver's transcript starts anew there
+    on_case: Callable[[], None] | None = (
+        None  # called at each case(): the driver's transcript starts anew there
+    )
     seconds: float = 0.0
     driver: Any = None  # the Driver whose transcript becomes the reproducer
 
@@ -56,7 +58,7 @@ class Row:
         self.required += [name for name in names if name not in self.required]
 
     def worst(self, err_over_t: float, where: Any = None) -> None:
-        """Report the largest err/T of a case; the row keeps the largest of all. NaN (wrong class) beats all."""
+        """Report the largest err/T of a case; the row keeps the largest. NaN (wrong class) beats all."""
         old = self.worst_ratio
         if old is None or _rank(err_over_t) > _rank(old):
             self.worst_ratio, self.worst_where = float(err_over_t), where
@@ -92,7 +94,7 @@ class Row:
         return [name for name in self.required if not self.hit[name]]
 
     def verdict_of_return(self) -> tuple[str, str | None]:
-        """(verdict, message) of a check that returned: `pass`, or `no-power` where it could not have failed."""
+        """(verdict, message) of a check that returned: `pass`, or `no-power` where it could not fail."""
         if self.cases == 0:
             return "no-power", "the check ran no case"
         missing = self.missing_labels()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from torch_fl_spec.rows import ExpectedRow, expected_rows
 
 from torch_fl_conformance.driver_client import DriverConfig
 from torch_fl_conformance.effort import Effort
-from torch_fl_spec.rows import ExpectedRow, expected_rows
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,12 @@ class RunSettings:
     effort: Effort
     seed: int
     in_process: bool
+    report: str  # folder of the report, absolute
+    staging: str  # folder for what the report will take in, absolute; gone after the run
+    options: Mapping[str, str]  # the kit's, for device_open
     driver: DriverConfig
     description: Mapping[str, Any]  # answer to `describe`
+    libraries: Sequence[Mapping[str, str]]  # path and sha256 of what the plugin loaded
     healthy: bool  # the health probe succeeded before any row ran
     rows: list[ExpectedRow] = field(default_factory=list, compare=False, repr=False)
 
@@ -41,10 +45,8 @@ class RunSettings:
 
     def to_plain(self) -> dict[str, Any]:
         """JSON-able form for `from_plain`."""
-        plain = {
-            name: getattr(self, name)
-            for name in ("vendor", "profile", "seed", "in_process", "description", "healthy")
-        }
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del plain["rows"]
         driver = dataclasses.asdict(self.driver)
         driver["mask"], driver["pass_env"] = list(self.driver.mask), list(self.driver.pass_env)
         return {**plain, "effort": self.effort.name, "driver": driver}

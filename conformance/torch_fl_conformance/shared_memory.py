@@ -11,8 +11,8 @@ _ALIGN = 64
 class SharedMemory:
     """`size` bytes of anonymous memory with a file descriptor to hand to a child process.
 
-    Regions are [offset, length] lists. A fresh object backs each driver process (`renew`), so that a child left
-    behind by a dead one cannot write into the next one's data.
+    Regions are [offset, length] lists. A fresh object backs each driver process (`renew`), so that a child
+    left behind by a dead one cannot write into the next one's data.
     """
 
     def __init__(self, size: int) -> None:

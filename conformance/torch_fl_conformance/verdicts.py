@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from torch_fl_spec.loader import PluginRefused
 
 from torch_fl_conformance.failures import DriverCrashed, DriverHung, NotClaimed, RuleViolated
 from torch_fl_conformance.row import Row
-from torch_fl_spec.loader import PluginRefused
 
 BROKEN = ("fail", "crash", "hang", "error")
 """Verdicts after which the worker's driver is replaced."""
@@ -46,7 +48,7 @@ def judge(row: Row, error: BaseException | None) -> Judgement:
     if isinstance(failure, NotClaimed):
         if row.may_be_not_claimed:
             return Judgement("not-claimed", str(failure))
-        return Judgement("fail", f"{failure}, but the profile requires this row")
+        return Judgement("not-claimed", f"{failure}, though the profile requires it")
     if isinstance(failure, Collateral):
         return Judgement("collateral", str(failure))
     if isinstance(failure, PluginRefused):
@@ -58,7 +60,7 @@ def judge(row: Row, error: BaseException | None) -> Judgement:
 
 
 def suite_failure(error: BaseException) -> BaseException | None:
-    """`error` itself, or the suite's failure inside a group (hypothesis reports a flaky case as one), or None."""
+    """`error` itself, or the suite's failure in a group (hypothesis makes one of a flaky case), or None."""
     if isinstance(error, (RuleViolated, DriverHung, NotClaimed, Collateral, PluginRefused)):
         return error
     for inner in getattr(error, "exceptions", ()):
@@ -68,12 +70,12 @@ def suite_failure(error: BaseException) -> BaseException | None:
     return None
 
 
-def failure_text(row_id: str, judgement: Judgement, reproducer: str | None) -> str:
+def failure_text(row_id: str, judgement: Judgement, reproducer: Path | None) -> str:
     """The block that the terminal shows for a row that did not pass."""
     lines = [f"{row_id}: {judgement.verdict}: {judgement.message}"]
     width = max((len(key) for key in judgement.case), default=0)
     lines += [f"  {key:<{width}}  {value}" for key, value in judgement.case.items()]
-    if reproducer:
+    if reproducer is not None:
         lines.append(f"  reproducer: {reproducer}")
     if judgement.detail:
         lines += ["", judgement.detail.rstrip()]

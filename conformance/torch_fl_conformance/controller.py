@@ -1,0 +1,151 @@
+"""The controlling process's part: gather the rows of all workers, complete them, write the report, decide.
+
+Exit codes: 0 certified, 1 not certified, 2 usage or no plugin (never gets here), 3 the harness failed,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_fl_reports.model import Report
+from torch_fl_reports.writer import write_report
+
+from torch_fl_conformance import completion, terminal
+from torch_fl_conformance.metadata import run_metadata
+from torch_fl_conformance.plugin import holds_suite
+from torch_fl_conformance.recording import REPORT_ATTRIBUTE, REPRODUCER_FOLDER
+from torch_fl_conformance.settings import RunSettings
+
+CERTIFIED, NOT_CERTIFIED, HARNESS_ERROR, INTERRUPTED = 0, 1, 3, 130
+WORKER_DESELECTED = "torch_fl_deselected"
+
+
+class Controller:
+    """Rows arrive one by one and are also appended to a journal, so that a dying controller loses none."""
+
+    def __init__(self, config: pytest.Config, settings: RunSettings) -> None:
+        self.config = config
+        self.settings = settings
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.doubled: list[str] = []
+        self.reproducers: dict[str, Path] = {}
+        self.interrupted = False
+        self.deselected = 0
+        self.report: Report | None = None
+        self.failure: str | None = None  # why there is no report
+        self.began = time.time()
+        self.workers = 1
+        staging = Path(settings.staging)
+        staging.mkdir(parents=True, exist_ok=True)
+        self.journal = staging / "rows.jsonl"
+
+    # -- what happens during the run ------------------------------------------------
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """-k, -m, --deselect, --lf: the run is a selection."""
+        self.deselected += len(items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        """A worker of pytest-xdist is there."""
+        self.workers = max(self.workers, len(node.nodemanager.specs))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """A worker of pytest-xdist has finished, or died (its row will be missing)."""
+        self.deselected += getattr(node, "workeroutput", {}).get(WORKER_DESELECTED, 0)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a row from the last report of its item."""
+        text = getattr(report, REPORT_ATTRIBUTE, None)
+        if text is None:
+            return
+        row = json.loads(text)
+        with self.journal.open("a") as file:
+            file.write(text + "\n")
+        if row["id"] in self.rows:
+            self.doubled.append(row["id"])
+        folder = row.pop(REPRODUCER_FOLDER, None)
+        if folder is not None:
+            self.reproducers[row["id"]] = Path(folder)
+        self.rows[row["id"]] = row
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Ctrl-C; pytest.exit() and pytest-xdist's --maxfail come here too, and are none."""
+        self.interrupted = self.interrupted or type(excinfo.value) is KeyboardInterrupt
+
+    # -- the end ------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Complete the rows, write the report, set the exit code."""
+        if self.config.option.collectonly:
+            shutil.rmtree(self.settings.staging, ignore_errors=True)
+            return
+        session.exitstatus = self._finish(session, exitstatus)
+        if exitstatus == pytest.ExitCode.INTERNAL_ERROR:
+            self._show(lambda line: sys.stderr.write(line + "\n"))
+
+    def _finish(self, session: pytest.Session, exitstatus: int) -> int:
+        stopped = bool(session.shouldstop or session.shouldfail) or self._stopped_at_maxfail(session)
+        partial = bool(self.deselected or stopped or not holds_suite(self.config))
+        ended_early = self.interrupted or partial
+        rows = completion.complete(self.rows, self.doubled, self.settings, fill=not ended_early)
+        errors = (
+            any(row["verdict"] == "error" for row in rows) or exitstatus == pytest.ExitCode.INTERNAL_ERROR
+        )
+        code = INTERRUPTED if self.interrupted else HARNESS_ERROR if errors else NOT_CERTIFIED
+        clean = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if not clean and not self.interrupted and not stopped:
+            code = HARNESS_ERROR
+        verdicts_allow = all(row["verdict"] in ("pass", "not-claimed", "waived") for row in rows)
+        if code == NOT_CERTIFIED and verdicts_allow and not partial and not self.settings.in_process:
+            code = CERTIFIED
+        run = run_metadata(
+            self.settings,
+            began=self.began,
+            ended=time.time(),
+            workers=self.workers,
+            partial=partial,
+            interrupted=self.interrupted,
+            exit_code=code,
+            arguments=[str(argument) for argument in self.config.invocation_params.args],
+        )
+        return self._write(run, rows, code)
+
+    def _write(self, run: dict[str, Any], rows: list[dict[str, Any]], code: int) -> int:
+        allure = self.config.getoption("allure_report_dir", None)
+        try:
+            self.report = write_report(
+                run, rows, Path(self.settings.report), self.reproducers, Path(allure) if allure else None
+            )
+        except Exception as error:
+            self.failure = f"the report could not be written: {type(error).__name__}: {error}"
+            return HARNESS_ERROR
+        shutil.rmtree(self.settings.staging, ignore_errors=True)
+        if code == CERTIFIED and not self.report.totals.certified:
+            return NOT_CERTIFIED
+        return code
+
+    def _stopped_at_maxfail(self, session: pytest.Session) -> bool:
+        limit = self.config.getvalue("maxfail")
+        return bool(limit) and session.testsfailed >= limit
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The verdict, last of all."""
+        if not self.config.option.collectonly:
+            self._show(terminalreporter.write_line)
+
+    def _show(self, write: Any) -> None:
+        if self.report is not None:
+            terminal.show(self.report, Path(self.settings.report), write)
+        elif self.failure is not None:
+            write(f"torch-fl: {self.failure}")
+            write(f"torch-fl: the rows are in {self.journal}")

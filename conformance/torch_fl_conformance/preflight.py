@@ -1,0 +1,104 @@
+"""Before the first row: is there a plugin, does it load, does it answer? If not, one line and exit code 2."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_fl_spec import abi, kits
+from torch_fl_spec.loader import PluginRefused
+
+from torch_fl_conformance.driver_client import Driver, DriverConfig
+from torch_fl_conformance.effort import Effort
+from torch_fl_conformance.failures import DriverCrashed, DriverError, DriverHung, PreflightFailed
+from torch_fl_conformance.health import is_healthy
+from torch_fl_conformance.metadata import library_facts, python_folders
+from torch_fl_conformance.settings import RunSettings
+
+PROFILES = ("core", "infer", "train")
+EFFORTS = ("quick", "full")
+LOAD_SECONDS = 30.0  # a plugin that needs longer to load and to open its devices counts as hung
+
+
+def settle(config: pytest.Config) -> RunSettings:
+    """The run's settings from pytest's options; raises PreflightFailed."""
+    profile, effort, seed = _options(config)
+    name = config.getoption("--vendor")
+    try:
+        kit = kits.resolve(name)
+        library = kits.build(kit)
+    except kits.KitError as error:
+        raise PreflightFailed(str(error)) from None
+    driver_config = DriverConfig(
+        library=str(library),
+        options=kit.option_string,
+        pass_env=tuple(kit.env),
+        watchdog=LOAD_SECONDS,
+    )
+    described, libraries, healthy = _look(driver_config, name)
+    if not described["devices"]:
+        raise PreflightFailed(f"{name}: the plugin loads but reports no device")
+    vendor = str(described["name"])
+    report = config.getoption("--report") or f"torch-fl-report/{vendor}"
+    return RunSettings(
+        vendor=vendor,
+        profile=profile,
+        effort=effort,
+        seed=seed,
+        in_process=config.getoption("--in-process"),
+        report=str((config.invocation_params.dir / report).absolute()),
+        staging=tempfile.mkdtemp(prefix=f"torch-fl-{vendor}-"),
+        options=dict(kit.options),
+        driver=DriverConfig(**{**vars(driver_config), "watchdog": effort.watchdog}),
+        description=described,
+        libraries=libraries,
+        healthy=healthy,
+    )
+
+
+def _options(config: pytest.Config) -> tuple[str, Effort, int]:
+    profile, effort, seed = (config.getoption(f"--{name}") for name in ("profile", "effort", "seed"))
+    if profile not in PROFILES:
+        raise PreflightFailed(f"--profile {profile}: choose one of {', '.join(PROFILES)}")
+    if profile != "core":
+        raise PreflightFailed(
+            f"--profile {profile}: the operator registry does not hold all rows of this profile yet; "
+            "a run of --profile core shows those it holds as extras"
+        )
+    if effort not in EFFORTS:
+        raise PreflightFailed(f"--effort {effort}: choose one of {', '.join(EFFORTS)}")
+    if seed is None:
+        return profile, Effort(effort), secrets.randbelow(1 << 32)
+    try:
+        number = int(seed, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 64:
+        raise PreflightFailed(f"--seed {seed}: an integer from 0 to 2^64 - 1")
+    return profile, Effort(effort), number
+
+
+def _look(config: DriverConfig, name: str) -> tuple[dict[str, Any], list[dict[str, str]], bool]:
+    """(answer to describe, libraries that the plugin brought along, whether 64 bytes make a round trip)."""
+    driver = Driver(config)
+    try:
+        before = driver.start_empty()
+        driver.load()
+        described = driver.describe()
+        ours = [*python_folders(), abi.cache_dir().resolve()]
+        libraries = library_facts(before, driver.maps(), ours, Path(config.library).resolve())
+        return described, libraries, is_healthy(driver)
+    except PluginRefused as refusal:
+        raise PreflightFailed(f"{name}: {'; '.join(refusal.reasons)}") from None
+    except DriverCrashed as crash:
+        raise PreflightFailed(f"{name}: {crash.message}") from None
+    except DriverHung as hang:
+        raise PreflightFailed(f"{name}: the plugin gave {hang.message}") from None
+    except DriverError as error:
+        last = str(error).strip().splitlines()
+        raise PreflightFailed(f"{name}: the plugin could not be described: {last[-1]}") from None
+    finally:
+        driver.close()

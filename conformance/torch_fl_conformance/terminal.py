@@ -1,0 +1,42 @@
+"""The end of a run on the terminal: failing rows one line each, counts, verdict, where the report is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from torch_fl_reports.model import Report, Row
+from torch_fl_reports.summary import summarise
+
+_MOST = 40  # failing rows shown; the report has them all
+
+
+def show(report: Report, folder: Path, write: Callable[[str], None]) -> None:
+    """Write the summary, line by line."""
+    summary = summarise(report)
+    write("")
+    for row in summary.failing[:_MOST]:
+        write(_line(row, folder))
+    if len(summary.failing) > _MOST:
+        write(f"... and {len(summary.failing) - _MOST} more, see the report")
+    if summary.failing:
+        write("")
+    verdicts = Counter(row.verdict for row in report.rows)
+    write("rows     " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
+    write(
+        f"cases    {report.run.cases} in {report.run.seconds:.1f} s, {summary.cases_per_second:.0f} a second"
+    )
+    write(f"seed     {report.run.seed}")
+    write(f"report   {folder / 'report.html'}")
+    subject = f"{report.subject.vendor} {report.subject.version}"
+    write(
+        f"verdict  {subject}: {summary.headline}"
+        + (f" ({'; '.join(summary.reasons)})" if summary.reasons else "")
+    )
+
+
+def _line(row: Row, folder: Path) -> str:
+    message = (row.message or "").splitlines()[0] if row.message else ""
+    line = f"{row.verdict.upper():<11} {row.id}  {message}"
+    return f"{line}  [{folder / row.reproducer}]" if row.reproducer else line
