@@ -1,0 +1,97 @@
+/* scan.c - cumsum: running sums along one dimension. */
+#include "reduce.h"
+
+typedef struct {
+  ref_view in;
+  ref_view out;
+  uint32_t mask;
+} scan_work;
+
+/* Replaces `count` values by their running sums, which continue from *carry. */
+static void running_sums(ref_lane lane, int64_t count, void* values, ref_value* carry) {
+  for (int64_t i = 0; i < count; i++) {
+    switch (lane) {
+      case REF_LANE_F32:
+        carry->f32 += ((float*)values)[i];
+        ((float*)values)[i] = carry->f32;
+        break;
+      case REF_LANE_F64:
+        carry->f64 += ((double*)values)[i];
+        ((double*)values)[i] = carry->f64;
+        break;
+      default:
+        carry->i64 = (int64_t)((uint64_t)carry->i64 + ((uint64_t*)values)[i]);
+        ((int64_t*)values)[i] = carry->i64;
+        break;
+    }
+  }
+}
+
+static void scan_execute(const void* payload) {
+  const scan_work* work = payload;
+  const uint32_t in_dtype = work->in.dtype;
+  const uint32_t out_dtype = work->out.dtype;
+  const ref_lane lane = ref_lane_of(in_dtype);
+  const ref_reduction in = ref_reduction_of(&work->in, work->mask);
+  const ref_reduction out = ref_reduction_of(&work->out, work->mask);
+  double values[REF_CHUNK];
+  for (int64_t line = 0; line < in.kept.count; line++) {
+    const char* from = ref_element(in_dtype, in.data, &in.kept, line);
+    char* to = ref_element(out_dtype, out.data, &out.kept, line);
+    ref_value carry = {.i64 = 0}; /* all bits 0: zero in every lane */
+    for (int64_t first = 0; first < in.reduced.count; first += REF_CHUNK) {
+      const int64_t left = in.reduced.count - first;
+      const int64_t count = left < REF_CHUNK ? left : REF_CHUNK;
+      ref_load(in_dtype, from, &in.reduced, first, count, values);
+      running_sums(lane, count, values, &carry);
+      ref_store(out_dtype, to, &out.reduced, first, count, values);
+    }
+  }
+}
+
+static fl_status scan_check(const fl_kernel* kernel, const fl_call* call, uint32_t* mask, fl_error* err) {
+  ref_types types;
+  FL_TRY(ref_check(kernel, call, &types, err));
+  const fl_tensor* in = call->args[0].value.tensor;
+  FL_TRY(ref_dims_mask(kernel, &call->args[1], in->ndim, mask, err));
+  return ref_check_shape(kernel, in, call->outs[0], err);
+}
+
+static fl_status scan_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
+                           fl_error* err) {
+  uint32_t mask;
+  FL_TRY(ref_check_plan(device, out, err));
+  FL_TRY(scan_check(kernel, call, &mask, err));
+  fl_plan_set(out, 0, 0, 0);
+  return FL_OK;
+}
+
+static fl_status scan_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
+  scan_work work;
+  FL_TRY(scan_check(kernel, call, &work.mask, err));
+  FL_TRY(ref_view_of(stream, call->args[0].value.tensor, &work.in, err));
+  FL_TRY(ref_view_of(stream, call->outs[0], &work.out, err));
+  if (work.out.numel == 0) {
+    return FL_OK;
+  }
+  return ref_submit(stream, scan_execute, &work, sizeof work, err);
+}
+
+static const ref_signature signature = {
+    .args = {{REF_TENSOR, 0}, {REF_INT, 0}},
+    .outs = {{REF_TENSOR, 1}},
+};
+
+/* Floats keep their dtype, integers and bool widen to i64. */
+static const fl_kernel_row rows[] = {
+    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32, FL_DTYPE_F32), REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64, FL_DTYPE_F64),
+    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16, FL_DTYPE_F16), REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16, FL_DTYPE_BF16),
+    REF_ROW(FL_DTYPE_I64, FL_DTYPE_I64, FL_DTYPE_I64), REF_ROW(FL_DTYPE_I64, FL_DTYPE_I32, FL_DTYPE_I64),
+    REF_ROW(FL_DTYPE_I64, FL_DTYPE_I16, FL_DTYPE_I64), REF_ROW(FL_DTYPE_I64, FL_DTYPE_I8, FL_DTYPE_I64),
+    REF_ROW(FL_DTYPE_I64, FL_DTYPE_U8, FL_DTYPE_I64),  REF_ROW(FL_DTYPE_I64, FL_DTYPE_BOOL, FL_DTYPE_I64),
+};
+
+const fl_kernel ref_kernels_scan[] = {
+    REF_KERNEL("cumsum", 2, rows, FL_TIER_ACCURATE, 0, &signature, scan_plan, scan_run),
+};
+const uint32_t ref_kernels_scan_count = REF_COUNT(ref_kernels_scan);
