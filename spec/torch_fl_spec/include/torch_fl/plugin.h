@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 /* sha256 of this file with this one line removed and LF line ends [FL-VERSION-006]. */
-#define FL_HEADER_ID "0000000000000000000000000000000000000000000000000000000000000000"
+#define FL_HEADER_ID "cef2a363bf864c8889a30185605914457303de305069637abfc02c5f9bb8fc23"
 
 #ifdef __cplusplus
 extern "C" {
@@ -388,7 +388,7 @@ typedef struct fl_plan {
   uint32_t kind; /* FL_KIND_PLAN */
   uint64_t workspace_bytes; /* 0 for none */
   uint64_t workspace_align; /* power of two or 0 */
-  uint64_t rng_increment;   /* random numbers consumed: the host advances offset by it */
+  uint64_t rng_increment;   /* generator counters consumed: the host advances offset by it */
   uint64_t token;           /* any integer; handed back to run */
 } fl_plan;
 #define FL_SIZE_V1_0_PLAN 40
