@@ -78,16 +78,16 @@ static fl_status arg_check(const fl_kernel* kernel, const fl_call* call, uint32_
   return FL_OK;
 }
 
-static fl_status arg_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
+fl_status ref_argmax_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                           fl_error* err) {
-  uint32_t mask;
+  uint32_t mask = 0;
   FL_TRY(ref_check_plan(device, out, err));
   FL_TRY(arg_check(kernel, call, &mask, err));
   fl_plan_set(out, 0, 0, 0);
   return FL_OK;
 }
 
-static fl_status arg_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
+fl_status ref_argmax_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
   arg_work work;
   FL_TRY(arg_check(kernel, call, &work.mask, err));
   FL_TRY(ref_view_of(stream, call->args[0].value.tensor, &work.in, err));
@@ -98,12 +98,7 @@ static fl_status arg_run(const fl_kernel* kernel, fl_stream stream, const fl_cal
   return ref_submit(stream, arg_execute, &work, sizeof work, err);
 }
 
-static const ref_signature signature = {
+const ref_signature ref_argmax_signature = {
     .args = {{REF_TENSOR, 0}, {REF_INT, 0}},
     .outs = {{REF_TENSOR, REF_FIXED(FL_DTYPE_I64)}},
 };
-
-const fl_kernel ref_kernels_arg_reduction[] = {
-    REF_KERNEL("argmax", 1, ref_rows_numbers, FL_TIER_EXACT, 0, &signature, arg_plan, arg_run),
-};
-const uint32_t ref_kernels_arg_reduction_count = REF_COUNT(ref_kernels_arg_reduction);

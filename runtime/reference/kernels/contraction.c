@@ -107,7 +107,7 @@ static fl_status contraction_check(const fl_kernel* kernel, const fl_call* call,
 
 static fl_status contraction_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                                   fl_error* err) {
-  uint64_t workspace;
+  uint64_t workspace = 0;
   FL_TRY(ref_check_plan(device, out, err));
   FL_TRY(contraction_check(kernel, call, &workspace, err));
   fl_plan_set(out, workspace, 64, 0);
@@ -131,7 +131,7 @@ static int is_zero(ref_value factor, uint32_t dtype) {
 static fl_status contraction_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
   const contraction_op* op = kernel->user;
   contraction_work work;
-  uint64_t workspace;
+  uint64_t workspace = 0;
   FL_TRY(contraction_check(kernel, call, &workspace, err));
   FL_TRY(ref_view_of(stream, call->args[op->left].value.tensor, &work.left, err));
   FL_TRY(ref_view_of(stream, call->args[op->right].value.tensor, &work.right, err));

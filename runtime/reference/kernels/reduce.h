@@ -59,4 +59,15 @@ fl_status ref_check_keepdim(const fl_kernel* kernel, const fl_tensor* in, uint32
 /* `out` has the shape of `in`, else FL_INVALID_ARGUMENT. */
 fl_status ref_check_shape(const fl_kernel* kernel, const fl_tensor* in, const fl_tensor* out, fl_error* err);
 
+/* The reductions with a file of their own, listed in ref_kernels_reduction with the others. */
+#define REF_LISTED_REDUCTION(name)                                                                              \
+  extern const ref_signature ref_##name##_signature;                                                            \
+  fl_status ref_##name##_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,     \
+                              fl_error* err);                                                                   \
+  fl_status ref_##name##_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err)
+
+REF_LISTED_REDUCTION(cumsum);   /* scan.c */
+REF_LISTED_REDUCTION(argmax);   /* arg_reduction.c */
+REF_LISTED_REDUCTION(variance); /* variance.c */
+
 #endif /* REF_KERNELS_REDUCE_H */

@@ -93,7 +93,7 @@ static fl_status reduction_check(const fl_kernel* kernel, const fl_call* call, u
 
 static fl_status reduction_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                                 fl_error* err) {
-  uint32_t mask;
+  uint32_t mask = 0;
   FL_TRY(ref_check_plan(device, out, err));
   FL_TRY(reduction_check(kernel, call, &mask, err));
   fl_plan_set(out, 0, 0, 0);
@@ -126,7 +126,7 @@ static const reduction_op op_amax = {DIMS_SIGNATURE(0), ref_fold_max, INITIAL(-I
 static const reduction_op op_amin = {DIMS_SIGNATURE(0), ref_fold_min, INITIAL(INFINITY, INT64_MAX), FINISH_STORE, 1};
 static const reduction_op op_any = {DIM_SIGNATURE(1), ref_fold_any, INITIAL(0.0, 0), FINISH_TRUTH, 0};
 
-/* Sums and products: floats keep their dtype, integers and bool widen to i64. */
+/* Sums, running ones too, and products: floats keep their dtype, integers and bool widen to i64. */
 static const fl_kernel_row rows_widening[] = {
     REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32, FL_DTYPE_F32),   REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64, FL_DTYPE_F64),
     REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16, FL_DTYPE_F16),   REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16, FL_DTYPE_BF16),
@@ -135,7 +135,7 @@ static const fl_kernel_row rows_widening[] = {
     REF_ROW(FL_DTYPE_I64, FL_DTYPE_U8, FL_DTYPE_I64),    REF_ROW(FL_DTYPE_I64, FL_DTYPE_BOOL, FL_DTYPE_I64),
 };
 
-static const fl_kernel_row rows_mean[] = {
+static const fl_kernel_row rows_floats[] = {
     REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
     REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
     REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
@@ -151,12 +151,19 @@ static const fl_kernel_row rows_any[] = {
     REF_ROW(FL_DTYPE_NONE, FL_DTYPE_U8, FL_DTYPE_U8),    REF_ROW(FL_DTYPE_NONE, FL_DTYPE_BOOL, FL_DTYPE_BOOL),
 };
 
+/* What has a file of its own goes by its own names; see reduce.h. */
+#define LISTED(OP, N_TYPES, ROWS, TIER, NAME) \
+  REF_KERNEL(OP, N_TYPES, ROWS, TIER, 0, &ref_##NAME##_signature, ref_##NAME##_plan, ref_##NAME##_run)
+
 const fl_kernel ref_kernels_reduction[] = {
     REF_KERNEL("sum.dim_IntList", 2, rows_widening, FL_TIER_ACCURATE, 0, &op_sum, reduction_plan, reduction_run),
-    REF_KERNEL("mean.dim", 1, rows_mean, FL_TIER_ACCURATE, 0, &op_mean, reduction_plan, reduction_run),
+    REF_KERNEL("mean.dim", 1, rows_floats, FL_TIER_ACCURATE, 0, &op_mean, reduction_plan, reduction_run),
     REF_KERNEL("prod.dim_int", 2, rows_widening, FL_TIER_ACCURATE, 0, &op_prod, reduction_plan, reduction_run),
     REF_KERNEL("amax", 1, ref_rows_all, FL_TIER_EXACT, 0, &op_amax, reduction_plan, reduction_run),
     REF_KERNEL("amin", 1, ref_rows_all, FL_TIER_EXACT, 0, &op_amin, reduction_plan, reduction_run),
     REF_KERNEL("any.dim", 2, rows_any, FL_TIER_EXACT, 0, &op_any, reduction_plan, reduction_run),
+    LISTED("argmax", 1, ref_rows_numbers, FL_TIER_EXACT, argmax),
+    LISTED("cumsum", 2, rows_widening, FL_TIER_ACCURATE, cumsum),
+    LISTED("var.correction", 1, rows_floats, FL_TIER_ACCURATE, variance),
 };
 const uint32_t ref_kernels_reduction_count = REF_COUNT(ref_kernels_reduction);

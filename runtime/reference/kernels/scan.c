@@ -57,16 +57,16 @@ static fl_status scan_check(const fl_kernel* kernel, const fl_call* call, uint32
   return ref_check_shape(kernel, in, call->outs[0], err);
 }
 
-static fl_status scan_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
+fl_status ref_cumsum_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                            fl_error* err) {
-  uint32_t mask;
+  uint32_t mask = 0;
   FL_TRY(ref_check_plan(device, out, err));
   FL_TRY(scan_check(kernel, call, &mask, err));
   fl_plan_set(out, 0, 0, 0);
   return FL_OK;
 }
 
-static fl_status scan_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
+fl_status ref_cumsum_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
   scan_work work;
   FL_TRY(scan_check(kernel, call, &work.mask, err));
   FL_TRY(ref_view_of(stream, call->args[0].value.tensor, &work.in, err));
@@ -77,21 +77,7 @@ static fl_status scan_run(const fl_kernel* kernel, fl_stream stream, const fl_ca
   return ref_submit(stream, scan_execute, &work, sizeof work, err);
 }
 
-static const ref_signature signature = {
+const ref_signature ref_cumsum_signature = {
     .args = {{REF_TENSOR, 0}, {REF_INT, 0}},
     .outs = {{REF_TENSOR, 1}},
 };
-
-/* Floats keep their dtype, integers and bool widen to i64. */
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32, FL_DTYPE_F32), REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16, FL_DTYPE_F16), REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16, FL_DTYPE_BF16),
-    REF_ROW(FL_DTYPE_I64, FL_DTYPE_I64, FL_DTYPE_I64), REF_ROW(FL_DTYPE_I64, FL_DTYPE_I32, FL_DTYPE_I64),
-    REF_ROW(FL_DTYPE_I64, FL_DTYPE_I16, FL_DTYPE_I64), REF_ROW(FL_DTYPE_I64, FL_DTYPE_I8, FL_DTYPE_I64),
-    REF_ROW(FL_DTYPE_I64, FL_DTYPE_U8, FL_DTYPE_I64),  REF_ROW(FL_DTYPE_I64, FL_DTYPE_BOOL, FL_DTYPE_I64),
-};
-
-const fl_kernel ref_kernels_scan[] = {
-    REF_KERNEL("cumsum", 2, rows, FL_TIER_ACCURATE, 0, &signature, scan_plan, scan_run),
-};
-const uint32_t ref_kernels_scan_count = REF_COUNT(ref_kernels_scan);

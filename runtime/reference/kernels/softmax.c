@@ -160,7 +160,7 @@ static fl_status softmax_check(const fl_kernel* kernel, const fl_call* call, uin
 
 static fl_status softmax_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                               fl_error* err) {
-  uint32_t mask;
+  uint32_t mask = 0;
   FL_TRY(ref_check_plan(device, out, err));
   FL_TRY(softmax_check(kernel, call, &mask, err));
   fl_plan_set(out, 0, 0, 0);

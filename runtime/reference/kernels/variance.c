@@ -56,16 +56,16 @@ static fl_status variance_check(const fl_kernel* kernel, const fl_call* call, ui
   return ref_check_keepdim(kernel, in, *mask, call->outs[0], err);
 }
 
-static fl_status variance_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
+fl_status ref_variance_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
                                fl_error* err) {
-  uint32_t mask;
+  uint32_t mask = 0;
   FL_TRY(ref_check_plan(device, out, err));
   FL_TRY(variance_check(kernel, call, &mask, err));
   fl_plan_set(out, 0, 0, 0);
   return FL_OK;
 }
 
-static fl_status variance_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
+fl_status ref_variance_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
   variance_work work;
   FL_TRY(variance_check(kernel, call, &work.mask, err));
   FL_TRY(ref_view_of(stream, call->args[0].value.tensor, &work.in, err));
@@ -77,19 +77,7 @@ static fl_status variance_run(const fl_kernel* kernel, fl_stream stream, const f
   return ref_submit(stream, variance_execute, &work, sizeof work, err);
 }
 
-static const ref_signature signature = {
+const ref_signature ref_variance_signature = {
     .args = {{REF_TENSOR, 0}, {REF_INT_LIST, 0}, {REF_FLOAT, 0}},
     .outs = {{REF_TENSOR, 0}},
 };
-
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
-const fl_kernel ref_kernels_variance[] = {
-    REF_KERNEL("var.correction", 1, rows, FL_TIER_ACCURATE, 0, &signature, variance_plan, variance_run),
-};
-const uint32_t ref_kernels_variance_count = REF_COUNT(ref_kernels_variance);
