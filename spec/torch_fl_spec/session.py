@@ -19,7 +19,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import abi, session_calls, session_describe, session_host, session_kernels, session_tasks
+from . import (
+    abi,
+    session_calls,
+    session_describe,
+    session_host,
+    session_kernels,
+    session_loops,
+    session_tasks,
+)
 from .loader import Plugin, PluginRefused, load
 from .session_args import CommandError, Frame
 from .session_calls import Live
@@ -151,10 +159,12 @@ class Session:
             raise CommandError(f"the plugin has no {name}")
         return found
 
-    def device(self, index: int) -> session_describe.Device:
-        """An opened device; opens all of them on first use."""
+    def device(self, index: int | str) -> session_describe.Device:
+        """An opened device by its index or its reference ("d0"); opens all of them on first use."""
         if not self.devices:
             session_describe.open_devices(self)
+        if isinstance(index, str):
+            index = int(index[1:]) if index[:1] == "d" and index[1:].isdigit() else -1
         if not 0 <= index < len(self.devices):
             raise CommandError(f"no device {index}; there are {len(self.devices)}")
         return self.devices[index]
@@ -191,4 +201,5 @@ COMMANDS: dict[str, Command] = {
     **session_host.COMMANDS,
     **session_tasks.COMMANDS,
     **session_kernels.COMMANDS,
+    **session_loops.COMMANDS,
 }

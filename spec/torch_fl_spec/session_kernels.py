@@ -28,6 +28,15 @@ class _Stop(Exception):
     """A call of the case failed; its result is already entered."""
 
 
+def _blank_result() -> dict[str, Any]:
+    result: dict[str, Any] = dict.fromkeys(("upload", "plan", "run", "sync", "download"))
+    return result | {"sha256": {}, "workspace_intact": True, "intact": True}
+
+
+def _address(pointer: Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
+
+
 class _Case:
     """One running kernel_case: what it allocated and what it found so far."""
 
@@ -35,9 +44,13 @@ class _Case:
         self.session = session
         self.command = command
         self.device: Device = session.device(command["device"])
-        self.result: dict[str, Any] = dict.fromkeys(("upload", "plan", "run", "sync", "download"))
-        self.result |= {"sha256": {}, "workspace_intact": True, "intact": True}
+        self.result = _blank_result()
         self.bases: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
+        self.staged: dict[str, int] = {}
+        self.workspaces: dict[tuple[int, int, int], int] = {}
+        self.workspace_image = b""
+        self.call_fields: dict[str, int] = {}
         self.owned: list[tuple[int, int]] = []
         self.stuck = False
         key = (command["op"], command["revision"], command["variant"])
@@ -97,36 +110,39 @@ class _Case:
         self.stuck = outcome["status"] in (abi.FL_TIMEOUT, abi.FL_NOT_READY)
         self.enter(step, outcome)
 
-    def upload(self) -> dict[str, int]:
-        """Allocate and fill the blocks; with a gate return where their images wait: block -> staging base."""
-        staged: dict[str, int] = {}
+    def allocate_blocks(self) -> None:
+        """One mem_alloc per block that holds anything; a gated case has a staging block for each image."""
         for block in self.command["blocks"]:
             name, size = block["name"], block["bytes"]
-            if size == 0:
-                self.bases[name] = 0
-                continue
-            self.bases[name] = self.allocate(size, block.get("alignment", 0))
-            if "image" not in block:
-                continue
-            target = self.bases[name]
-            if self.command.get("gate"):
-                words, rest = divmod(size, 8)
-                for width, count, offset in ((8, words, 0), (1, rest, words * 8)):
-                    if count:
-                        args = [self.stream, target, offset, _STALE_FILL, width, count]
-                        self.enter("upload", call_table(self.session, "memory.fill", args))
-                target = staged[name] = self.allocate(size, 0)
-            self.copy("upload", target, None, size, self.session.shared_address(*block["image"]))
-        self.synchronise("upload")
-        return staged
+            self.sizes[name] = size
+            self.bases[name] = self.allocate(size, block.get("alignment", 0)) if size else 0
+            if size and self.command.get("gate") and "image" in block:
+                self.staged[name] = self.allocate(size, 0)
 
-    def download(self) -> None:
+    def upload(self, images: Mapping[str, list[int]]) -> None:
+        """Bring the images to the blocks, or, with a gate, to the staging blocks, and wait."""
+        for name, image in images.items():
+            size = self.sizes[name]
+            if not size:
+                continue
+            if name in self.staged:
+                self._make_stale(name, size)
+            target = self.staged.get(name, self.bases[name])
+            self.copy("upload", target, None, size, self.session.shared_address(image[0], size))
+        self.synchronise("upload")
+
+    def _make_stale(self, name: str, size: int) -> None:
+        words, rest = divmod(size, 8)
+        for width, count, offset in ((8, words, 0), (1, rest, words * 8)):
+            if count:
+                args = [self.stream, self.bases[name], offset, _STALE_FILL, width, count]
+                self.enter("upload", call_table(self.session, "memory.fill", args))
+
+    def download(self, results: Mapping[str, list[int]]) -> None:
         """Bring every block back whole and seal it by its sha256."""
-        results = self.command.get("results", {})
         places: list[tuple[str, Any, int]] = []
         spare: list[HostBuffer] = []
-        for block in self.command["blocks"]:
-            name, size = block["name"], block["bytes"]
+        for name, size in self.sizes.items():
             if size == 0:
                 continue
             if name in results:
@@ -134,7 +150,7 @@ class _Case:
             else:
                 spare.append(HostBuffer(size))
                 place = spare[-1].pointer
-            self.copy("download", None, self.bases[name], size, int(ffi.cast("uintptr_t", place)))
+            self.copy("download", None, self.bases[name], size, _address(place))
             places.append((name, place, size))
         self.synchronise("download")
         for name, place, size in places:
@@ -142,83 +158,80 @@ class _Case:
         for buffer in spare:
             buffer.release()
 
-    # -- plan and run ------------------------------------------------------------------------------------
+    # -- workspace ----------------------------------------------------------------------------------------
 
-    def plan(self) -> dict[str, int]:
-        """Call plan without addresses; returns the fl_plan."""
-        frame = self.session.frame()
-        tensors = tensor_reader(frame, self.command["tensors"], self.device.index, None, {})
-        call = fill_call(frame, self.command, tensors, {})
-        out = frame.out({"out": "fl_plan", "fill": OUT_FILL})
-        args = [self.kernel, _handle("fl_device", self.device.handle), call, ffi.cast("fl_plan*", out)]
-        outcome = invoke(
-            self.session, frame, "kernel.plan", self.kernel.plan, args, internal_error(self.session)
-        )
-        self.enter("plan", outcome)
-        planned = {
-            key: outcome["outs"][0][key]
-            for key in ("workspace_bytes", "workspace_align", "rng_increment", "token")
-        }
-        self.result["plan"] |= planned
-        return planned
-
-    def workspace(self, planned: Mapping[str, int]) -> tuple[dict[str, int], bytes]:
-        """Allocate the workspace between guards; (fields of fl_call, its block's image before the run)."""
+    def prepare_workspace(self, planned: Mapping[str, int], wish: Mapping[str, Any]) -> None:
+        """Allocate the workspace between guards, exactly as large as planned, and fill it with garbage."""
         size, align = planned["workspace_bytes"], max(planned["workspace_align"], 1)
+        self.call_fields = {"plan_token": planned["token"]}
+        self.workspace_image = b""
         if size == 0:
-            return {"plan_token": planned["token"]}, b""
-        wish = self.command.get("workspace", {})
+            return
         if size > _WORKSPACE_LIMIT or align > self.device.info["max_align"] or align & (align - 1):
-            self.result["run"] = None
-            self.result["workspace"] = {"status": abi.FL_OUT_OF_MEMORY, "err": None}
+            text = f"a workspace of {size} bytes aligned to {align} cannot be allocated"
+            self.result["workspace"] = {"status": abi.FL_OUT_OF_MEMORY, "err": {"message": text}}
             raise _Stop
         guard = -(-max(wish.get("guard", 256), 1) // align) * align
-        base = self.allocate(guard + size + guard, align)
-        image = bytes((_GUARD_BYTE,)) * guard
-        image = image + bytes((wish.get("fill", 0xFF),)) * size + image
-        self._with_host("upload", base, image)
+        base = self.workspaces.get((size, align, guard))
+        if base is None:
+            base = self.workspaces[size, align, guard] = self.allocate(guard + size + guard, align)
+        around = bytes((_GUARD_BYTE,)) * guard
+        self.workspace_image = around + bytes((wish.get("fill", 0xFF),)) * size + around
         fields = {"workspace_base": base, "workspace_offset": guard, "workspace_bytes": size}
-        return {**fields, "plan_token": planned["token"]}, image
-
-    def _with_host(self, step: str, base: int, image: bytes) -> None:
-        buffer = HostBuffer(len(image))
-        buffer.view(0, len(image))[:] = image
-        self.copy(step, base, None, len(image), int(ffi.cast("uintptr_t", buffer.pointer)))
-        self.synchronise(step)
+        self.call_fields |= fields
+        buffer = HostBuffer(len(self.workspace_image))
+        buffer.view(0, buffer.size)[:] = self.workspace_image
+        self.copy("upload", base, None, buffer.size, _address(buffer.pointer))
+        self.synchronise("upload")
         buffer.release()
 
-    def check_workspace(self, fields: Mapping[str, int], image: bytes) -> None:
+    def check_workspace(self) -> None:
         """The guards around the workspace are as they were."""
+        image = self.workspace_image
         if not image:
             return
         buffer = HostBuffer(len(image))
-        self.copy(
-            "download", None, fields["workspace_base"], len(image), int(ffi.cast("uintptr_t", buffer.pointer))
-        )
+        self.copy("download", None, self.call_fields["workspace_base"], buffer.size, _address(buffer.pointer))
         self.synchronise("download")
-        guard, size = fields["workspace_offset"], fields["workspace_bytes"]
-        after = buffer.view(0, len(image))[:]
+        guard, size = self.call_fields["workspace_offset"], self.call_fields["workspace_bytes"]
+        after = buffer.view(0, buffer.size)[:]
         same = after[:guard] == image[:guard] and after[guard + size :] == image[guard + size :]
         self.result["workspace_intact"] = same
         buffer.release()
 
-    def run(self, staged: Mapping[str, int], fields: Mapping[str, int]) -> None:
+    # -- plan and run -------------------------------------------------------------------------------------
+
+    def plan(self) -> dict[str, int]:
+        """Call plan without addresses; returns the fl_plan's fields."""
+        frame = self.session.frame()
+        tensors = tensor_reader(frame, self.command["tensors"], self.device.index, None, {})
+        call = fill_call(frame, self.command, tensors, {})
+        out = frame.out({"out": "fl_plan", "fill": OUT_FILL})
+        device = ffi.cast("fl_device", self.device.handle)
+        args = [self.kernel, device, call, ffi.cast("fl_plan*", out)]
+        error = internal_error(self.session)
+        outcome = invoke(self.session, frame, "kernel.plan", self.kernel.plan, args, error)
+        self.enter("plan", outcome)
+        names = ("workspace_bytes", "workspace_align", "rng_increment", "token")
+        planned = {name: outcome["outs"][0][name] for name in names}
+        self.result["plan"] |= planned
+        return planned
+
+    def run(self) -> None:
         """Call run, behind a closed gate where the command asks for one."""
         frame = self.session.frame()
-        sizes = {block["name"]: block["bytes"] for block in self.command["blocks"]}
-        tensors = tensor_reader(frame, self.command["tensors"], self.device.index, self.bases, sizes)
-        call = fill_call(frame, self.command, tensors, fields)
-        args = [self.kernel, _handle("fl_stream", self.stream), call]
-        watchdog = self._close_gate(staged, sizes) if self.command.get("gate") else None
-        outcome = invoke(
-            self.session, frame, "kernel.run", self.kernel.run, args, internal_error(self.session)
-        )
+        tensors = tensor_reader(frame, self.command["tensors"], self.device.index, self.bases, self.sizes)
+        call = fill_call(frame, self.command, tensors, self.call_fields)
+        args = [self.kernel, ffi.cast("fl_stream", self.stream), call]
+        watchdog = self._close_gate() if self.command.get("gate") else None
+        error = internal_error(self.session)
+        outcome = invoke(self.session, frame, "kernel.run", self.kernel.run, args, error)
         if watchdog is not None:
             self.result["returned_while_closed"] = watchdog.stop()
         self.enter("run", outcome)
         self.result["run"]["seconds"] = outcome["seconds"]
 
-    def _close_gate(self, staged: Mapping[str, int], sizes: Mapping[str, int]) -> _Watchdog:
+    def _close_gate(self) -> _Watchdog:
         """Stall the stream and queue the true inputs behind the gate: an early kernel sees stale bytes."""
         if self.device.info["execution_model"] == "INLINE":
             raise CommandError("an INLINE device cannot be gated: its submits return after completion")
@@ -228,37 +241,48 @@ class _Case:
         try:
             args = [self.stream, {"task": "gate", "name": name}]
             self.enter("gate", call_table(self.session, "stream.host_task", args))
-            for block, base in staged.items():
-                self.copy("upload", self.bases[block], base, sizes[block])
+            for block, base in self.staged.items():
+                self.copy("upload", self.bases[block], base, self.sizes[block])
         except _Stop:
             watchdog.stop()
             raise
         return watchdog
 
-    # -- the whole ---------------------------------------------------------------------------------------
+    # -- the whole ----------------------------------------------------------------------------------------
 
     def execute(self) -> dict[str, Any]:
-        """plan, upload, run, sync, download, free."""
+        """Every step on the same addresses, then free; the first step's result, with "again"."""
+        images = {b["name"]: b["image"] for b in self.command["blocks"] if "image" in b}
+        first = self.result
         try:
             planned = self.plan()
-            staged = self.upload()
-            fields, image = self.workspace(planned)
-            self.run(staged, fields)
-            self.synchronise("sync")
-            self.download()
-            self.check_workspace(fields, image)
+            self.allocate_blocks()
+            self._step(planned, images, self.command)
+            for step in self.command.get("again", ()):
+                self.result = _blank_result()
+                first.setdefault("again", []).append(self.result)
+                self._step(self.plan(), step.get("images", images), step)
         except _Stop:
             pass
         finally:
             self._clean()
-        return self.result
+        return first
+
+    def _step(
+        self, planned: Mapping[str, int], images: Mapping[str, list[int]], step: Mapping[str, Any]
+    ) -> None:
+        self.prepare_workspace(planned, step.get("workspace", {}))
+        self.upload(images)
+        self.run()
+        self.synchronise("sync")
+        self.download(step.get("results", {}))
+        self.check_workspace()
 
     def _clean(self) -> None:
         if self.stuck:
             return  # the work may still run: its memory stays
         steps = ("upload", "run", "sync", "download", "gate")
-        poisoned = any((self.result.get(s) or {}).get("status") not in (None, abi.FL_OK) for s in steps)
-        if poisoned:
+        if any((self.result.get(step) or {}).get("status", abi.FL_OK) != abi.FL_OK for step in steps):
             # Submitted work may be pending on a healthy stream whose last submit was refused.
             call_table(self.session, "stream.sync", [self.stream, 5_000_000_000])
             if "stream" not in self.command:
@@ -294,18 +318,15 @@ class _Watchdog:
         return in_time
 
 
-def _handle(ctype: str, number: int) -> Any:
-    return ffi.cast(ctype, number)
-
-
 def _kernel_case(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     """Run one kernel: plan, upload, run, sync, download, free; stops at the first status that is not OK.
 
-    {"device", "op", "revision", "variant",
+    {"device": index or "d0", "op", "revision", "variant",
     "blocks": [{"name", "bytes", "image": [offset, length], "alignment"}],
     "tensors": {t: {"block": name | null, "byte_offset", "sizes", "strides", "dtype", "flags"}},
     "args": [slot], "outs": [t], "workspace": {"fill": byte, "guard": bytes},
     "results": {block: [offset, length]},
+    "again": [{"images": {block: [offset, length]}, "workspace", "results"}]: further runs, same addresses,
     "gate": bool, "gate_seconds", "stream": reference, "timeout": seconds}
 
     slot: {"tensor": t} | {"tensors": [t | null]} | {"none": true} | {"bool"} | {"int"} | {"uint"} |
@@ -319,7 +340,8 @@ def _kernel_case(session: Session, command: Mapping[str, Any]) -> dict[str, Any]
     "upload", "run", "sync", "download": {"status", "err"} or null where not reached,
     "sha256": {block: hex} of what came back, "workspace_intact", "intact": no argument was written to,
     "returned_while_closed" (gate only)};
-    "alloc", "stream", "gate", "free", "workspace" only where that step failed or ran.
+    "alloc", "stream", "gate", "free", "workspace" only where that step ran or failed; "again": the same
+    keys for each further run.
     """
     try:
         case = _Case(session, command)

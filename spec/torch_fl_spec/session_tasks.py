@@ -45,6 +45,11 @@ class Tasks:
             self.records[name] = helper.load().flh_record_new(_RECORD_CAPACITY)
         return self.records[name]
 
+    def new_record(self, name: str, capacity: int) -> Any:
+        """An empty record with room for `capacity` entries."""
+        self.records[name] = helper.load().flh_record_new(capacity)
+        return self.records[name]
+
     def argument(self, arg: Mapping[str, Any]) -> list[Any]:
         """(fn, arg) of a host task: gate, or count, ticket and stamp, which are entries of a record."""
         library, kind, name = helper.load(), arg["task"], arg["name"]

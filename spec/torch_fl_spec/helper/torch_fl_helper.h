@@ -46,6 +46,48 @@ uint64_t flh_log_count(void);
 /* Message `number` (counted from 0, one of the last 64); returns its level. */
 int32_t flh_log_read(uint64_t number, char* text, uint64_t capacity);
 
+/* ---- Loops: `threads` is at most 16; `out` is added to ---- */
+typedef struct flh_outcome {
+  uint64_t calls;
+  uint64_t failures; /* calls whose status was not the expected one */
+  uint64_t wrong;    /* results that break a rule: overlap, misalignment, foreign text, negative time */
+  fl_status first_failure;
+  int32_t pad;
+} flh_outcome;
+
+/* Random alloc and free; each thread holds up to 64 blocks, all are gone in the end.
+ * wrong: base 0, misaligned, or overlapping a live block of any thread. */
+void flh_alloc_storm(const fl_plugin* plugin, fl_device device, uint64_t threads, uint64_t count, uint64_t max_bytes,
+                     uint64_t alloc_align, uint64_t max_align, uint64_t seed, flh_outcome* out);
+
+#define FLH_CYCLE_STREAM 0
+#define FLH_CYCLE_EVENT 1
+#define FLH_CYCLE_ALLOC 2
+#define FLH_CYCLE_FAILED_ALLOC 3 /* bytes: more than there is; wrong: it was granted */
+/* Creates and destroys `count` times on each thread. */
+void flh_cycle(const fl_plugin* plugin, fl_device device, uint64_t what, uint64_t threads, uint64_t count,
+               uint64_t bytes, flh_outcome* out);
+
+/* Thread k submits host tasks with tickets k * count ... and, where base is not 0, after each of them a fill of
+ * the 64-bit word k at base with 1, 2, ... */
+void flh_submit_storm(const fl_plugin* plugin, fl_stream stream, flh_record* record, uint64_t threads, uint64_t count,
+                      uint64_t base, flh_outcome* out);
+
+/* Even threads create streams of priority INT32_MAX, odd ones allocate 0 bytes. failures: calls that succeeded;
+ * wrong: the text is not the one that the same call gave alone, or its length is not `length`. */
+void flh_error_storm(const fl_plugin* plugin, fl_device device, uint64_t threads, uint64_t count, flh_outcome* out);
+
+/* Records `count` times, each followed by a wait of `waiter` where that is not NULL. */
+void flh_record_storm(const fl_plugin* plugin, fl_event event, fl_stream stream, fl_stream waiter, uint64_t count,
+                      flh_outcome* out);
+/* Records two TIMING events, syncs and reads; returns the least elapsed time in ns. wrong: below 0. */
+int64_t flh_elapsed_storm(const fl_plugin* plugin, fl_event start, fl_event end, fl_stream stream, uint64_t count,
+                          flh_outcome* out);
+
+#define FLH_STATUSES 16
+/* Queries the stream, or the event where stream is NULL; tally[status]++, others in the last place. */
+void flh_query_loop(const fl_plugin* plugin, fl_stream stream, fl_event event, uint64_t count, uint64_t* tally);
+
 uint64_t flh_now(void); /* CLOCK_MONOTONIC, nanoseconds */
 /* </cdef> */
 
