@@ -62,7 +62,10 @@ def write_report(
 
 def assemble(run: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Report:
     """The report as a validated value, with totals and id computed."""
-    data: dict[str, Any] = {key: _absent(value) for key, value in plain(dict(run)).items()}
+    # Declarations stay as the plugin made them: an empty list is what it said, not a field without a value.
+    data: dict[str, Any] = {
+        key: value if key == "declarations" else _absent(value) for key, value in plain(dict(run)).items()
+    }
     data["rows"] = [_absent(plain(dict(row))) for row in rows]
     data["schema"] = SCHEMA
     data["run"] = {**data["run"], "cases": sum(row["cases"] for row in data["rows"])}
