@@ -131,9 +131,7 @@ HEADER_ID: str = compute_header_id(_TEXT)
 #: Every integer `#define` of the header's cdef section.
 CONSTANTS: dict[str, int] = {
     name: int(value, 0)
-    for name, value in re.findall(
-        r"^#define (FL_\w+) (0x[0-9a-fA-F]+|\d+)", cdef_section(_TEXT), re.MULTILINE
-    )
+    for name, value in re.findall(r"^#define (FL_\w+) (0x[0-9a-fA-F]+|\d+)", cdef_section(_TEXT), re.MULTILINE)
 }
 
 #: Short dtype name ("f32") to its number, FL_DTYPE_NONE excluded, and back.

@@ -47,9 +47,7 @@ def dynamic_symbols(path: Path) -> tuple[list[str], list[str]]:
 
     def section(index: int) -> tuple[int, int, int, int]:
         """(type, file offset, bytes, linked section)."""
-        _, kind, _, _, offset, size, link = struct.unpack_from(
-            "<IIQQQQI", data, sections + index * entry_size
-        )
+        _, kind, _, _, offset, size, link = struct.unpack_from("<IIQQQQI", data, sections + index * entry_size)
         return kind, offset, size, link
 
     defined: set[str] = set()

@@ -105,9 +105,7 @@ class Plugin:
         error, message = new_error()
         status = self.table["device.count"](out, error)
         if status != abi.FL_OK:
-            raise PluginRefused(
-                [f"device_count returned {abi.status_name(status)}: {error_text(error, message)}"]
-            )
+            raise PluginRefused([f"device_count returned {abi.status_name(status)}: {error_text(error, message)}"])
         return int(out[0])
 
     def extension(self, name: str, min_revision: int = 1) -> dict[str, Any] | None:
@@ -219,9 +217,7 @@ def _check_strings(root: Any) -> list[str]:
     return reasons
 
 
-def load(
-    path: str | Path, host_minor: int = 0, log: tuple[Any, Any] | None = None, mask: Iterable[str] = ()
-) -> Plugin:
+def load(path: str | Path, host_minor: int = 0, log: tuple[Any, Any] | None = None, mask: Iterable[str] = ()) -> Plugin:
     """Load a plugin library and check it; raises PluginRefused.
 
     host_minor is what the host claims to be (informational, FL-VERSION-002). log: (C function of type
@@ -245,9 +241,7 @@ def load(
             if sub.kind == abi.kind_of(struct):
                 slots = read_slots(sub, struct)
         table |= {f"{name}.{slot}": function for slot, function in slots.items()}
-    table |= {
-        f"root.{slot}": function for slot, function in read_slots(root, "fl_plugin", ROOT_FUNCTIONS).items()
-    }
+    table |= {f"root.{slot}": function for slot, function in read_slots(root, "fl_plugin", ROOT_FUNCTIONS).items()}
     table = {name: None if name in hidden else function for name, function in table.items()}
     missing = [name for name, function in table.items() if function is None]
     if missing:

@@ -245,9 +245,7 @@ class Frame:
             if end <= error.size:
                 self.write(error.pointer + offset, ctype, value)
         error.writable = [
-            (layout[name][0], layout[name][2])
-            for name in ("code", "vendor_code", "length")
-            if layout[name][2] <= size
+            (layout[name][0], layout[name][2]) for name in ("code", "vendor_code", "length") if layout[name][2] <= size
         ]
         self._error = (error, message)
         return ffi.cast("fl_error*", error.pointer)

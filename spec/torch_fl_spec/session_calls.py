@@ -95,9 +95,7 @@ def call_table(session: Session, name: str, args: list[Any], frame: Frame | None
     """Call a table function with ARGs (or ready C values) from within a command."""
     frame = frame or session.frame()
     function = session.function(name)
-    return invoke(
-        session, frame, name, function, _arguments(session, frame, function, args), internal_error(session)
-    )
+    return invoke(session, frame, name, function, _arguments(session, frame, function, args), internal_error(session))
 
 
 def _arguments(session: Session, frame: Frame, function: Any, args: list[Any]) -> list[Any]:

@@ -116,9 +116,7 @@ def _slot(frame: Frame, slot: Mapping[str, Any], tensor: Callable[[str], int]) -
     return fields if member is None else {**fields, "value": {member: stored}}
 
 
-def fill_call(
-    frame: Frame, case: Mapping[str, Any], tensor: Callable[[str], int], fields: Mapping[str, int]
-) -> Any:
+def fill_call(frame: Frame, case: Mapping[str, Any], tensor: Callable[[str], int], fields: Mapping[str, int]) -> Any:
     """The fl_call of a case. fields: workspace and token; absent ones are 0."""
     slots = case["args"]
     args = frame.loan(max(len(slots), 1) * _ARG_SIZE)

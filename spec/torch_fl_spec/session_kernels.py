@@ -268,9 +268,7 @@ class _Case:
             self._clean()
         return first
 
-    def _step(
-        self, planned: Mapping[str, int], images: Mapping[str, list[int]], step: Mapping[str, Any]
-    ) -> None:
+    def _step(self, planned: Mapping[str, int], images: Mapping[str, list[int]], step: Mapping[str, Any]) -> None:
         self.prepare_workspace(planned, step.get("workspace", {}))
         self.upload(images)
         self.run()

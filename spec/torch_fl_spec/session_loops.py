@@ -57,7 +57,7 @@ def _cycle(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, 
 
 
 def _submit_storm(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, Any]:
-    """{"stream", "record": name, "threads", "count", "base": reference?}; `tickets` of the record shows the order.
+    """{"stream", "record": name, "threads", "count", "base": reference?}; `tickets` tells the order.
 
     Thread k submits the tickets k * count ...; with base, after each a fill of word k there with 1, 2, ...
     """
@@ -121,7 +121,7 @@ LOOPS: dict[str, Loop] = {
 def _loop(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     """{"name": one of LOOPS, ...} -> {"calls", "failures", "wrong", "first_failure": status or null, ...}.
 
-    failures counts calls with a status other than the expected one. A mask of the session does not reach here.
+    failures counts calls with a status other than the expected one. The session's mask is not applied.
     """
     try:
         run = LOOPS[command["name"]]

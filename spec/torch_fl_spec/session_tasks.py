@@ -135,9 +135,7 @@ def _tickets(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
 def _stamps(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     """{"name"} -> {"stamps": [{"value", "nanoseconds" (CLOCK_MONOTONIC), "thread" (its id), "status"}]}."""
     fields = ("value", "nanoseconds", "thread", "status")
-    return {
-        "stamps": [{f: int(getattr(e, f)) for f in fields} for e in session.tasks.entries(command["name"])]
-    }
+    return {"stamps": [{f: int(getattr(e, f)) for f in fields} for e in session.tasks.entries(command["name"])]}
 
 
 def _now(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""`torch-fl kit show`: a kit and its plugin's declarations on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .describe_process import describe
+from .kits import Kit, KitError, resolve
+from .loader import PluginRefused
+
+
+def show(vendor: str) -> None:
+    """Print; exit code 2 with one line where there is nothing to show."""
+    try:
+        kit = resolve(vendor)
+        described = describe(kit.ensure_built(), kit.option_string)
+    except KitError as error:
+        _end(str(error))
+    except PluginRefused as refusal:
+        _end("\n".join(f"{vendor}: {reason}" for reason in refusal.reasons))
+    console = Console(highlight=False)
+    console.print(_head(kit, described))
+    console.print(_devices(described["devices"]))
+    console.print(_kernels(described["kernels"]))
+
+
+def _end(text: str) -> Any:
+    click.echo(text, err=True)
+    sys.exit(2)
+
+
+def _head(kit: Kit, described: dict[str, Any]) -> Table:
+    table = Table(show_header=False, box=None)
+    extensions = ", ".join(f"{name} r{revision}" for name, revision in described["extensions"].items())
+    for key, value in (
+        ("plugin", f"{described['name']} {described['version']}"),
+        ("library", str(kit.library)),
+        ("header", described["header_id"]),
+        ("kernel table", described["table_hash"]),
+        ("extensions", extensions or "none"),
+        ("options", kit.option_string or "none"),
+    ):
+        table.add_row(f"[bold]{key}", value, style=None)
+    return table
+
+
+def _devices(devices: list[dict[str, Any]]) -> Table:
+    table = Table(title="Devices", title_justify="left")
+    for heading in ("#", "name", "streams", "addresses", "memory", "alignment", "priorities"):
+        table.add_column(heading)
+    for device in devices:
+        independent = "independent" if device["independent_streams"] else "dependent"
+        table.add_row(
+            str(device["index"]),
+            device["name"],
+            f"{device['execution_model']}, {independent}",
+            device["address_model"],
+            f"{device['total_bytes'] / 2**30:.2f} GiB",
+            f"{device['alloc_align']} to {device['max_align']}",
+            f"{device['priority_greatest']} to {device['priority_least']}",
+        )
+    return table
+
+
+def _kernels(tables: list[list[dict[str, Any]]]) -> Table:
+    table = Table(title="Kernels", title_justify="left")
+    for heading in ("operator", "variant", "tier", "dtypes", "devices"):
+        table.add_column(heading)
+    owners: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
+    for index, kernels in enumerate(tables):
+        for kernel in kernels:
+            dtypes = " ".join(",".join(row["dtypes"]) for row in kernel["rows"])
+            key = (f"{kernel['op']} r{kernel['revision']}", kernel["variant"], kernel["tier"], dtypes)
+            owners[key].append(index)
+    for key, devices in sorted(owners.items()):
+        table.add_row(*key, " ".join(map(str, devices)))
+    return table
