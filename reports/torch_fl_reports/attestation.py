@@ -138,9 +138,7 @@ def open_envelope(data: bytes, keys: Sequence[TrustedKey]) -> Opened:
         except UnverifiedSignatureError:
             continue
         if claimed.keyid != trusted.key.keyid:
-            raise Refused(
-                "keyid", f"signed by key {trusted.key.keyid}, but the envelope names {claimed.keyid}"
-            )
+            raise Refused("keyid", f"signed by key {trusted.key.keyid}, but the envelope names {claimed.keyid}")
         return Opened(payload, trusted)
     if claimed.keyid in {trusted.key.keyid for trusted in keys}:
         raise Refused("bad-signature", f"the signature does not verify with the named key {claimed.keyid}")

@@ -58,8 +58,6 @@ def badge_json(badge: Badge) -> str:
 
 def badge_svg(badge: Badge) -> str:
     """The same badge as a picture."""
-    drawn = anybadge.Badge(
-        badge.label, badge.message, default_color=_COLOURS[badge.colour], num_padding_chars=1
-    )
+    drawn = anybadge.Badge(badge.label, badge.message, default_color=_COLOURS[badge.colour], num_padding_chars=1)
     # anybadge numbers its masks per process; one fixed name keeps equal reports equal byte for byte.
     return str(drawn.badge_svg_text).replace(drawn.mask_str, "torch-fl-badge")

@@ -55,9 +55,7 @@ def registry() -> None:
     """Keep a registry of signed reports and let its gate decide."""
 
 
-_registry_option = click.option(
-    "--registry", "folder", type=_FOLDER, required=True, help="The registry's folder."
-)
+_registry_option = click.option("--registry", "folder", type=_FOLDER, required=True, help="The registry's folder.")
 
 
 @registry.command()
@@ -76,9 +74,7 @@ def init(folder: Path, accept_current: bool) -> None:
         created = Registry.create(folder, current_policy() if accept_current else empty_policy())
     except FileExistsError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(
-        f"registry {folder} accepts {len(created.policy.suites)} suite(s); edit policy.json to change that"
-    )
+    click.echo(f"registry {folder} accepts {len(created.policy.suites)} suite(s); edit policy.json to change that")
 
 
 @registry.command()
@@ -114,12 +110,8 @@ def trust(vendor: str, public_key: Path, folder: Path) -> None:
 @_registry_option
 @click.option("--key", type=_FILE, help="The vendor's private key; not needed when SOURCE is signed already.")
 @click.option("--plugin", "plugins", type=_FILE, multiple=True, required=True, help="A file of the product.")
-@click.option(
-    "--save", type=click.Path(path_type=Path, dir_okay=False), help="Also write the signed envelope here."
-)
-def submit(
-    source: Path, folder: Path, key: Path | None, plugins: tuple[Path, ...], save: Path | None
-) -> None:
+@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Also write the signed envelope here.")
+def submit(source: Path, folder: Path, key: Path | None, plugins: tuple[Path, ...], save: Path | None) -> None:
     """Sign SOURCE (a report folder, report.json or signed envelope) and hand it in.
 
     Exit 0: accepted, 1: refused.

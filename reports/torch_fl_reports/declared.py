@@ -25,9 +25,7 @@ class Device(Declared):
     index: Unsigned
     name: str | None = None  # NULL breaks a rule, and is reported as what it is
     uuid: str
-    execution_model: (
-        str  # ASYNC | INLINE; a defective plugin may say anything, and its report must still be written
-    )
+    execution_model: str  # ASYNC | INLINE; a defective plugin may say anything, and its report must still be written
     independent_streams: bool | int
     priority_least: int
     priority_greatest: int

@@ -65,9 +65,7 @@ def judge(envelope: bytes, plugins: Collection[str], setting: Setting) -> Decisi
     return Decision(tuple(_reasons(statement, plugins, opened, setting)), report, opened.signer)
 
 
-def _reasons(
-    statement: Statement, plugins: Collection[str], opened: Opened, setting: Setting
-) -> list[Reason]:
+def _reasons(statement: Statement, plugins: Collection[str], opened: Opened, setting: Setting) -> list[Reason]:
     report, policy = statement.predicate.report, setting.policy
     expected = _expected(report, setting)
     return [
@@ -96,6 +94,7 @@ def schema_reasons(error: ValidationError) -> tuple[Reason, ...]:
 
 
 _PATHS = ("reproducer", "name")
+_OWN_CODES: dict[object, str] = {"predicateType": "predicate-type", "evidence": "evidence"}
 
 
 def _schema_reason(detail: ErrorDetails) -> Reason:
@@ -107,6 +106,6 @@ def _schema_reason(detail: ErrorDetails) -> Reason:
         return Reason("unknown-field", text)
     if detail["type"] == "string_pattern_mismatch" and last in _PATHS:
         return Reason("unsafe-name", text)
-    if last == "predicateType":
-        return Reason("predicate-type", text)
+    if last in _OWN_CODES:
+        return Reason(_OWN_CODES[last], text)
     return Reason("schema", text)

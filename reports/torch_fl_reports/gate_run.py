@@ -39,9 +39,7 @@ def subject(statement: Statement, plugins: Collection[str], registered: Collecti
     for plugin in sorted(set(plugins) - tested):
         yield Reason("plugin-digest", f"the file handed in ({plugin}) is not one that was tested")
     if files[0].sha256 in registered:
-        yield Reason(
-            "already-registered", f"plugin {files[0].sha256} has an entry; entries are never replaced"
-        )
+        yield Reason("already-registered", f"plugin {files[0].sha256} has an entry; entries are never replaced")
 
 
 def suite(report: Report, policy: Policy, installed_registry: str) -> Iterator[Reason]:
@@ -54,9 +52,7 @@ def suite(report: Report, policy: Policy, installed_registry: str) -> Iterator[R
         yield Reason("suite-version", f"the suite with this digest is not version {report.suite.version!r}")
     operators = report.suite.registry_digest
     if operators not in policy.registry_digests:
-        yield Reason(
-            "registry-digest", f"operator registry {operators} is not one that this registry accepts"
-        )
+        yield Reason("registry-digest", f"operator registry {operators} is not one that this registry accepts")
     elif operators != installed_registry:
         yield Reason("registry-digest", f"operator registry {operators} is not the one installed here")
     if report.abi.header_id not in policy.header_ids:
@@ -73,9 +69,7 @@ def declared_table(report: Report) -> Iterator[Reason]:
     """The kernel table in the declarations is the one whose hash was taken from the plugin."""
     computed = digest_of(report.declarations.model_dump(mode="json")["kernels"])
     if computed != report.abi.table_hash:
-        yield Reason(
-            "table-hash", f"the declared kernels hash to {computed}, the report says {report.abi.table_hash}"
-        )
+        yield Reason("table-hash", f"the declared kernels hash to {computed}, the report says {report.abi.table_hash}")
 
 
 def conditions(report: Report, policy: Policy, now: datetime) -> Iterator[Reason]:

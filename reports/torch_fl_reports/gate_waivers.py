@@ -36,9 +36,7 @@ def _valid(waiver: Waiver, vendor: str, now: datetime) -> Iterator[Reason]:
     if waiver.vendor is not None and waiver.vendor != vendor:
         yield Reason("waiver-vendor", f"waiver {waiver.id!r} is for {waiver.vendor!r}, not for {vendor!r}")
     if waiver.kind == "erratum" and (waiver.vendor is None or len(waiver.rows) > MAX_ERRATUM_ROWS):
-        yield Reason(
-            "waiver-rows", f"erratum {waiver.id!r} must name one vendor and at most {MAX_ERRATUM_ROWS} rows"
-        )
+        yield Reason("waiver-rows", f"erratum {waiver.id!r} must name one vendor and at most {MAX_ERRATUM_ROWS} rows")
 
 
 def _covered(row: Row, stated: dict[str, Waiver]) -> Iterator[Reason]:

@@ -31,9 +31,7 @@ def report_page(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        ratio=ratio_text, duration=duration_text, size=_size, fact=_fact, number=_number
-    )
+    environment.filters.update(ratio=ratio_text, duration=duration_text, size=_size, fact=_fact, number=_number)
     summary = summarise(report)
     text: str = environment.get_template("report.html.j2").render(
         report=report,

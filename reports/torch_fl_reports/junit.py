@@ -19,9 +19,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def write_junit(report: Report, path: Path) -> None:
     """Write one suite per chapter, one case per row; properties name the subject."""
     document = JUnitXml(f"Torch-FL {report.subject.vendor} {report.subject.version}")
-    for chapter, rows in groupby(
-        sorted(report.rows, key=lambda row: row.chapter), key=lambda row: row.chapter
-    ):
+    for chapter, rows in groupby(sorted(report.rows, key=lambda row: row.chapter), key=lambda row: row.chapter):
         document.add_testsuite(_suite(report, chapter, rows))
     document.update_statistics()  # type: ignore[no-untyped-call]
     document.write(str(path))

@@ -36,9 +36,7 @@ FileName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^./\\\x00-\x1
 """A bare file name: no separator, so it cannot leave the folder it is put in."""
 RelativePath: TypeAlias = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9_+][A-Za-z0-9._+-]*(/[A-Za-z0-9_+][A-Za-z0-9._+-]*)*$", max_length=400
-    ),
+    StringConstraints(pattern=r"^[A-Za-z0-9_+][A-Za-z0-9._+-]*(/[A-Za-z0-9_+][A-Za-z0-9._+-]*)*$", max_length=400),
 ]
 """A path inside the report folder; no part begins with a dot, so `..` cannot be written."""
 RuleId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^FL-[A-Z]+-[0-9]{3}$")]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from torch_fl_spec import INTERFACE, __version__
 from torch_fl_spec.abi import HEADER_ID
 from torch_fl_spec.registry import load_registry
+from torch_fl_spec.rows import certifiable_profiles
 from torch_fl_spec.suite_digest import suite_digest
 
+from torch_fl_reports.model import Profile
 from torch_fl_reports.policy import POLICY_SCHEMA, AcceptedSuite, Policy
 
 
@@ -18,7 +22,7 @@ def current_policy() -> Policy:
         registry_digests=[load_registry().digest],
         header_ids=[HEADER_ID],
         interfaces=[INTERFACE],
-        profiles=["core", "infer", "train"],
+        profiles=[name for name in get_args(Profile) if name in certifiable_profiles()],
         efforts=["quick", "full"],
     )
 

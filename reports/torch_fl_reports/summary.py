@@ -56,9 +56,7 @@ def summarise(report: Report) -> Summary:
             for row in report.rows
             if row.verdict not in totals.HARMLESS or (row.verdict == "not-claimed" and row.id in required)
         ),
-        unclaimed=tuple(
-            row for row in report.rows if isinstance(row, OperatorRow) and row.verdict == "not-claimed"
-        ),
+        unclaimed=tuple(row for row in report.rows if isinstance(row, OperatorRow) and row.verdict == "not-claimed"),
         waived=tuple(row for row in report.rows if row.verdict == "waived"),
         worst=_worst(report.rows),
         cases_per_second=report.run.cases / report.run.seconds if report.run.seconds else 0.0,

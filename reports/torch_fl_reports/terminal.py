@@ -21,9 +21,7 @@ def show(report: Report, console: Console) -> None:
     for row in summary.failing[:MAX_FAILURES]:
         console.print(_failure(row))
     if len(summary.failing) > MAX_FAILURES:
-        console.print(
-            f"... and {len(summary.failing) - MAX_FAILURES} more failing rows (report.html has all)"
-        )
+        console.print(f"... and {len(summary.failing) - MAX_FAILURES} more failing rows (report.html has all)")
 
 
 def _head(report: Report, summary: Summary) -> RenderableType:

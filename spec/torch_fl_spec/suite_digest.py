@@ -7,6 +7,7 @@ same digest: what only one of them carries is left out.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 from collections.abc import Iterator
@@ -18,9 +19,11 @@ _SUFFIXES = frozenset({".c", ".css", ".h", ".j2", ".json", ".py", ".yaml"})
 _LEFT_OUT = ("torch_fl_spec/operators.json", "torch_fl_spec/bundled_kits/", "torch_fl_spec/include/torch_fl/sdk/")
 
 
+@functools.lru_cache(maxsize=1)
 def suite_digest() -> str:
     """sha256 (hex) over "<sha256 of file>  <package/relative path>" lines of every source, sorted by path.
 
+    Computed once per process: the sources that were there when somebody first asked.
     Raises FileNotFoundError when one of the packages is not installed.
     """
     lines = sorted((name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in _sources())

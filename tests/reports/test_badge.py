@@ -1,0 +1,75 @@
+"""Badges say what was run and by whom, and never too much."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import pytest
+from torch_fl_reports.badge import badge_json, badge_of, badge_svg
+from torch_fl_reports.model import Report
+from torch_fl_reports.writer import assemble
+
+from . import honest
+
+
+def _report(verdict: str = "pass", **run_fields: Any) -> Report:
+    run = honest.run_data()
+    run["run"].update(run_fields)
+    rows = honest.rows(run)
+    rows[0]["verdict"] = verdict
+    return assemble(run, rows)
+
+
+def test_earned(honest_report: Report) -> None:
+    badge = badge_of(honest_report)
+    assert (badge.message, badge.colour) == ("core-1.0-candidate · self-run", "brightgreen")
+
+
+def test_a_waived_row_is_printed_on_the_badge() -> None:
+    assert badge_of(_report("waived")).message == "core-1.0-candidate · self-run · 1 exception"
+
+
+@pytest.mark.parametrize("verdict", ["fail", "crash", "hang", "no-power", "error", "collateral"])
+def test_failed_rows_are_counted(verdict: str) -> None:
+    report = _report(verdict)
+    badge = badge_of(report)
+    assert badge.message == f"core-1.0-candidate · 1 of {len(report.rows)} rows failed"
+    assert badge.colour == "red"
+
+
+@pytest.mark.parametrize("field", ["partial", "interrupted"])
+def test_an_incomplete_run_is_grey(field: str) -> None:
+    badge = badge_of(_report("pass", **{field: True}))
+    assert (badge.message, badge.colour) == ("core-1.0-candidate · incomplete run", "lightgrey")
+
+
+def test_a_debugging_run_earns_nothing() -> None:
+    badge = badge_of(_report(in_process=True))
+    assert (badge.message, badge.colour) == ("core-1.0-candidate · not passed", "red")
+
+
+def test_endpoint_document(honest_report: Report) -> None:
+    data = json.loads(badge_json(badge_of(honest_report)))
+    assert data == {
+        "schemaVersion": 1,
+        "label": "Torch-FL conformance",
+        "message": "core-1.0-candidate · self-run",
+        "color": "brightgreen",
+    }
+
+
+def test_svg_is_well_formed_and_says_the_same(honest_report: Report) -> None:
+    badge = badge_of(honest_report)
+    svg = badge_svg(badge)
+    texts = [node.text for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")]
+    assert badge.label in texts
+    assert badge.message in texts
+    assert svg == badge_svg(badge)
+
+
+def test_words_that_no_badge_may_use() -> None:
+    for report in (_report(), _report("fail"), _report("waived"), _report(partial=True)):
+        text = badge_of(report).message.lower()
+        assert not any(word in text for word in ("certified", "100 %", "100%", "bug-free"))

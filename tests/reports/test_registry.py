@@ -1,0 +1,219 @@
+"""The registry folder and its commands, as a vendor and a keeper use them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from torch_fl_reports.commands import registry as registry_command
+from torch_fl_reports.commands import report as report_command
+from torch_fl_reports.keys import BadKey, generate
+from torch_fl_reports.policy_current import current_policy
+from torch_fl_reports.registry import NotARegistry, Registry, instant_text
+from torch_fl_reports.writer import write_report
+
+from . import honest
+from .conftest import Desk
+
+
+def run(*arguments: object) -> Result:
+    """Invoke `torch-fl registry ...`; a traceback is never an answer."""
+    result = CliRunner().invoke(registry_command, [str(item) for item in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> dict[str, Path]:
+    """A report of just now, the plugin, a key and a registry that trusts it: all made by commands."""
+    data = honest.run_data()
+    now = datetime.now(timezone.utc)
+    data["run"] |= {"start": instant_text(now - timedelta(minutes=2)), "end": instant_text(now)}
+    write_report(data, honest.rows(data), tmp_path / "report")
+    folder, key = tmp_path / "registry", tmp_path / "acme.key"
+    assert run("init", folder, "--accept-current").exit_code == 0
+    assert run("keygen", key).exit_code == 0
+    assert run("trust", "acme", f"{key}.pub", "--registry", folder).exit_code == 0
+    return {
+        "report": tmp_path / "report",
+        "registry": folder,
+        "key": key,
+        "plugin": honest.plugin_file(tmp_path),
+    }
+
+
+def submit(shop: dict[str, Path], *more: object) -> Result:
+    options = ("--registry", shop["registry"], "--key", shop["key"], "--plugin", shop["plugin"])
+    return run("submit", shop["report"], *options, *more)
+
+
+def test_from_report_to_entry(shop: dict[str, Path]) -> None:
+    result = submit(shop)
+    assert result.exit_code == 0, result.output
+    assert "accepted acme 2.3.1, core 1.0-candidate, self-run" in result.output
+    listed = run("list", "--registry", shop["registry"])
+    assert listed.exit_code == 0
+    assert "core-1.0-candidate" in listed.output
+    assert "valid" in listed.output
+    verified = run("verify", "--registry", shop["registry"])
+    assert verified.exit_code == 0, verified.output
+    assert "1 entries, 0 bad" in verified.output
+
+
+def test_a_signed_envelope_can_be_handed_in_without_the_key(shop: dict[str, Path], tmp_path: Path) -> None:
+    other = tmp_path / "second"
+    assert run("init", other, "--accept-current").exit_code == 0
+    assert submit(shop, "--save", tmp_path / "signed.json").exit_code == 0
+    assert run("trust", "acme", f"{shop['key']}.pub", "--registry", other).exit_code == 0
+    arguments = ("submit", tmp_path / "signed.json", "--registry", other, "--plugin", shop["plugin"])
+    assert run(*arguments).exit_code == 0
+
+
+def test_a_refusal_names_its_reasons_and_exits_1(shop: dict[str, Path]) -> None:
+    path = shop["report"] / "report.json"
+    data = json.loads(path.read_text())
+    data["rows"][0]["verdict"] = "fail"
+    path.write_text(json.dumps(data))
+    result = submit(shop)
+    assert result.exit_code == 1
+    assert "refused for 3 reasons" in result.output
+    for code in ("totals", "report-id", "verdict"):
+        assert code in result.output
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        ('{"schema": 1, "schema": 2}', "duplicate-key"),
+        ("{", "not-json"),
+        ('{"schema": "torch-fl-report/v1"}', "schema"),
+    ],
+)
+def test_a_report_that_is_none_is_refused_without_a_traceback(shop: dict[str, Path], damage: str, code: str) -> None:
+    (shop["report"] / "report.json").write_text(damage)
+    result = submit(shop)
+    assert result.exit_code == 1
+    assert code in result.output
+
+
+def test_another_build_is_refused(shop: dict[str, Path]) -> None:
+    shop["plugin"].write_bytes(honest.PLUGIN + b"!")
+    result = submit(shop)
+    assert result.exit_code == 1
+    assert "plugin-digest" in result.output
+
+
+def test_an_unsigned_report_needs_a_key(shop: dict[str, Path]) -> None:
+    result = run("submit", shop["report"], "--registry", shop["registry"], "--plugin", shop["plugin"])
+    assert result.exit_code == 2
+    assert "--key" in result.output
+
+
+def test_a_registry_accepts_nothing_until_told_what(tmp_path: Path, shop: dict[str, Path]) -> None:
+    shop["registry"] = tmp_path / "empty"
+    assert run("init", shop["registry"]).exit_code == 0
+    assert run("trust", "acme", f"{shop['key']}.pub", "--registry", shop["registry"]).exit_code == 0
+    result = submit(shop)
+    assert result.exit_code == 1
+    for code in ("suite-digest", "registry-digest", "header-id", "interface", "profile", "effort"):
+        assert code in result.output
+
+
+def test_usage_errors_are_one_line(tmp_path: Path, shop: dict[str, Path]) -> None:
+    assert run("list", "--registry", tmp_path).exit_code == 2
+    assert run("init", shop["registry"]).exit_code == 2
+    assert run("keygen", shop["key"]).exit_code == 2
+    assert run("trust", "acme", shop["key"], "--registry", shop["registry"]).exit_code == 2
+    assert (
+        run("trust", "Acm\N{CYRILLIC SMALL LETTER IE}", f"{shop['key']}.pub", "--registry", shop["registry"]).exit_code
+        == 2
+    )
+
+
+def test_a_key_speaks_for_one_vendor(desk: Desk, tmp_path: Path) -> None:
+    public = (tmp_path / "acme.key.pub").read_bytes()
+    with pytest.raises(BadKey, match="belongs to 'acme' already"):
+        desk.registry.trust("bolt", public)
+    desk.registry.trust("acme", public)
+    assert len(desk.registry.keys()) == 1
+
+
+def test_a_vendor_may_have_several_keys(desk: Desk, plain: dict[str, Any], tmp_path: Path) -> None:
+    public = generate(tmp_path / "new.key")
+    desk.registry.trust("acme", public.read_bytes())
+    assert len(desk.registry.keys()) == 2
+    assert desk.submit(plain).accepted
+
+
+def test_verify_sees_every_kind_of_damage(desk: Desk, plain: dict[str, Any]) -> None:
+    assert desk.submit(plain).accepted
+    plugin = next(iter(desk.plugins))
+    entry, index = desk.registry.entry_path(plugin), desk.folder / "index.json"
+    good = entry.read_bytes(), index.read_bytes()
+
+    def codes() -> set[str]:
+        results = Registry(desk.folder).verify()
+        found = {reason.code for reasons in results.values() for reason in reasons}
+        entry.write_bytes(good[0])
+        index.write_bytes(good[1])
+        return found
+
+    assert codes() == set()
+    entry.unlink()
+    assert codes() == {"entry-missing"}
+    entry.write_bytes(good[0].replace(b'"sig": "', b'"sig": "AAAA'))
+    assert codes() == {"bad-signature"}
+    index.write_bytes(good[1].replace(b"2.3.1", b"9.9.9"))
+    assert codes() == {"index"}
+    stray = desk.folder / "entries" / ("5" * 64 + ".json")
+    stray.write_bytes(good[0])
+    assert codes() == {"not-indexed"}
+    stray.unlink()
+    for key in (desk.folder / "keys").glob("*/*.pem"):
+        key.unlink()
+    assert codes() == {"untrusted-key"}
+
+
+def test_damaged_index_is_named(desk: Desk) -> None:
+    (desk.folder / "index.json").write_text("[]")
+    with pytest.raises(NotARegistry, match=r"index\.json"):
+        desk.registry.entries()
+
+
+def test_create_refuses_an_existing_registry(desk: Desk) -> None:
+    with pytest.raises(FileExistsError):
+        Registry.create(desk.folder, current_policy())
+
+
+def test_render_and_show(shop: dict[str, Path]) -> None:
+    (shop["report"] / "report.html").unlink()
+    rendered = CliRunner().invoke(report_command, ["render", str(shop["report"])])
+    assert rendered.exit_code == 0
+    assert (shop["report"] / "report.html").exists()
+    shown = CliRunner().invoke(report_command, ["show", str(shop["report"])])
+    assert shown.exit_code == 0
+    assert "Passed core 1.0-candidate" in shown.output
+    assert "kernel.contraction" in shown.output
+
+
+def test_show_names_failures_and_exits_1(shop: dict[str, Path]) -> None:
+    data = honest.run_data()
+    rows = honest.rows(data)
+    rows[0].update(verdict="crash", message="SIGSEGV in run")
+    write_report(data, rows, shop["report"])
+    shown = CliRunner().invoke(report_command, ["show", str(shop["report"])])
+    assert shown.exit_code == 1
+    assert "Did not pass core 1.0-candidate" in shown.output
+    assert f"crash  {rows[0]['id']}" in shown.output
+    assert "SIGSEGV in run" in shown.output
+
+
+def test_show_of_nonsense_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("{}")
+    shown = CliRunner().invoke(report_command, ["show", str(tmp_path)])
+    assert shown.exit_code == 2
+    assert "is not a report" in shown.output
