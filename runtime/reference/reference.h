@@ -53,9 +53,9 @@ fl_status ref_workspace(fl_stream stream, const fl_call* call, uint64_t bytes, c
 #endif
 
 /* Kernel lists: each file kernels/<name>.c defines these two. */
-#define REF_KERNELS(name)                                           \
-  extern const fl_kernel ref_kernels_##name[] __attribute__((weak)); \
-  extern const uint32_t ref_kernels_##name##_count __attribute__((weak))
+#define REF_KERNELS(name)                     \
+  extern const fl_kernel ref_kernels_##name[]; \
+  extern const uint32_t ref_kernels_##name##_count
 
 REF_KERNELS(pointwise_unary);
 REF_KERNELS(pointwise_binary);
@@ -63,6 +63,7 @@ REF_KERNELS(pointwise_compare);
 REF_KERNELS(copy_cast);
 REF_KERNELS(movement);
 REF_KERNELS(index);
+REF_KERNELS(scatter);
 REF_KERNELS(random);
 REF_KERNELS(reduction);
 REF_KERNELS(contraction);

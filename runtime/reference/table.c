@@ -18,6 +18,7 @@ static const kernel_list lists[] = {
     {ref_kernels_copy_cast, &ref_kernels_copy_cast_count},
     {ref_kernels_movement, &ref_kernels_movement_count},
     {ref_kernels_index, &ref_kernels_index_count},
+    {ref_kernels_scatter, &ref_kernels_scatter_count},
     {ref_kernels_random, &ref_kernels_random_count},
     {ref_kernels_reduction, &ref_kernels_reduction_count},
     {ref_kernels_contraction, &ref_kernels_contraction_count},
@@ -47,12 +48,11 @@ static int compare_kernels(const void* left, const void* right) {
 
 static void build_table(void) {
   uint32_t count = 0;
-  for (size_t i = 0; i < N_LISTS; i++) count += lists[i].count != NULL ? *lists[i].count : 0;
+  for (size_t i = 0; i < N_LISTS; i++) count += *lists[i].count;
   fl_kernel* entries = malloc((size_t)count * sizeof *entries);
   if (entries == NULL) return;
   uint32_t filled = 0;
   for (size_t i = 0; i < N_LISTS; i++) {
-    if (lists[i].count == NULL) continue;
     memcpy(entries + filled, lists[i].kernels, *lists[i].count * sizeof *entries);
     filled += *lists[i].count;
   }
