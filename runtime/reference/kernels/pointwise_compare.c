@@ -76,7 +76,7 @@ static const ref_pointwise_op where_op = {
 
 /* ---- The table ------------------------------------------------------------------------------------------------------ */
 
-#define EXACT(OP, FLAGS, USER) REF_POINTWISE(OP, ref_rows_all, FL_TIER_EXACT, FL_KERNEL_INPLACE_OK | (FLAGS), USER)
+#define EXACT(OP, FLAGS, USER) REF_POINTWISE(OP, ref_rows_all, FL_TIER_EXACT, FLAGS, USER)
 
 const fl_kernel ref_kernels_pointwise_compare[] = {
     EXACT("eq.Tensor", FL_KERNEL_TAKES_SCALAR, &eq_op),
@@ -89,7 +89,7 @@ const fl_kernel ref_kernels_pointwise_compare[] = {
     EXACT("logical_or", 0, &logical_or_op),
     EXACT("logical_not", 0, &logical_not_op),
     EXACT("isnan", 0, &isnan_op),
-    EXACT("where.self", 0, &where_op),
+    EXACT("where.self", FL_KERNEL_INPLACE_OK, &where_op),
 };
 
 const uint32_t ref_kernels_pointwise_compare_count = REF_COUNT(ref_kernels_pointwise_compare);

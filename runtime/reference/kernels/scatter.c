@@ -154,8 +154,8 @@ static const fl_kernel_row rows_scatter_add[9] = {
 };
 
 const fl_kernel ref_kernels_scatter[] = {
-    REF_KERNEL("scatter_add", 1, rows_scatter_add, FL_TIER_ACCURATE, 0, &scatter_add_op, plan_scatter_add,
-               run_scatter_add),
+    REF_KERNEL("scatter_add", 1, rows_scatter_add, FL_TIER_ACCURATE, FL_KERNEL_INPLACE_OK, &scatter_add_op,
+               plan_scatter_add, run_scatter_add),
 };
 
 const uint32_t ref_kernels_scatter_count = REF_COUNT(ref_kernels_scatter);
