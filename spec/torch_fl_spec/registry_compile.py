@@ -21,8 +21,6 @@ from torch_fl_spec import vocabulary
 from torch_fl_spec.registry import COMPILED, SCHEMA, SOURCES, source_digest
 from torch_fl_spec.registry_schema import BudgetSource, FileSource, OperatorSource, SlotSource, expand_dtypes
 
-_EXACT_BY_RULE = "integer and bool results are exact, with the dtype's wrap-around"
-
 
 class RegistryError(ValueError):
     """A source file says something that the registry can't mean."""
@@ -110,9 +108,7 @@ def _compile_operator(file: FileSource, source: OperatorSource) -> dict[str, Any
 
     auxiliaries = vocabulary.AUXILIARIES[op_class]
     known = {*vocabulary.NAMES, *vocabulary.CONSTANTS, *auxiliaries}
-    known |= {
-        vocabulary.expression_name(slot["name"]) for slot in slots if slot["kind"] not in ("rng", "int_list")
-    }
+    known |= {vocabulary.expression_name(slot["name"]) for slot in slots if slot["kind"] not in ("rng", "int_list")}
     used = vocabulary.names_in(source.n_ops, known)
     budgets = []
     for number, budget in enumerate(source.budgets):
@@ -204,7 +200,7 @@ def _exact_by_rule(source: OperatorSource, types: list[str]) -> list[dict[str, A
             dtypes = {}
         else:
             continue
-        entry = BudgetSource(outs=[out.name], exact=True, source=_EXACT_BY_RULE).model_dump()
+        entry = BudgetSource(outs=[out.name], exact=True, source=vocabulary.EXACT_BY_RULE).model_dump()
         exact.append({**entry, "dtypes": dtypes})
     return exact
 
