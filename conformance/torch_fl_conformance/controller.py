@@ -141,6 +141,7 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The verdict, last of all."""
         if not self.config.option.collectonly:
+            terminalreporter.reportchars = ""  # pytest's own list of failures: the rows say more
             self._show(terminalreporter.write_line)
 
     def _show(self, write: Any) -> None:

@@ -38,10 +38,9 @@ class DriverConfig:
     env: Mapping[str, str] = field(default_factory=dict)  # further variables, set as given
     watchdog: float = 30.0  # seconds without an answer until the process counts as hung
 
-    def request(self) -> dict[str, Any]:
-        """The message that makes the driver load the plugin: arguments of Session."""
+    def session_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of `torch_fl_spec.session.Session`, as JSON data."""
         return {
-            "do": "load",
             "library": self.library,
             "options": self.options,
             "grease": self.grease,
@@ -139,7 +138,7 @@ class Driver:
 
     def load(self) -> None:
         """Load the plugin; raises PluginRefused."""
-        self._exchange(self.config.request(), self.config.watchdog)
+        self._exchange({"do": "load", **self.config.session_arguments()}, self.config.watchdog)
 
     def stop(self) -> None:
         """End the process: it gets 2 s to leave by itself after its pipe closed, then it is killed."""

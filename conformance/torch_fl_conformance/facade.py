@@ -79,12 +79,18 @@ class Abi(KernelCalls):
 
     # -- host tasks ------------------------------------------------
 
-    def gate(self, stream: Stream) -> Gate:
-        """Stall the stream behind a closed gate. INLINE devices would wait in this very call."""
+    def gate(self, stream: Stream, thread: str | None = None) -> Gate:
+        """Stall the stream behind a closed gate. Only for ASYNC devices: INLINE ones would wait in this call.
+
+        thread: submit it on the driver's thread of that name, behind the calls queued there.
+        """
         gate = Gate(self.driver.name("g"), stream, self.driver)
         self.driver.execute({"do": "gate", "name": gate.ref})
         self._gates.append(gate)
-        self.ok("stream.host_task", stream, task("gate", gate.ref))
+        if thread is None:
+            self.ok("stream.host_task", stream, task("gate", gate.ref))
+        else:
+            self.queue(thread, "stream.host_task", stream, task("gate", gate.ref))
         return gate
 
     def count_task(self, stream: Stream, counter: str) -> None:

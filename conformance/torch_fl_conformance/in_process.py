@@ -34,7 +34,7 @@ class InProcessDriver(Driver):
         from torch_fl_spec.session import Session
 
         self.memory.renew()
-        self._session = Session(**{key: value for key, value in self.config.request().items() if key != "do"})
+        self._session = Session(**self.config.session_arguments())
         self._session.attach_memory(self.memory.mapping)
         self.starts += 1
 

@@ -112,7 +112,7 @@ class Recorder:
         folder = None
         if judgement.verdict in BROKEN:
             item.config.stash[BROKE] = True
-            folder = write_for(row, judgement, self.settings.driver, self.staging)
+            folder = write_for(row, judgement, self.staging)
         item.stash[JUDGED] = (judgement, folder)
         final = self.report_folder / REPRODUCERS / folder_name(row.id) if folder else None
         text = failure_text(row.id, judgement, final)

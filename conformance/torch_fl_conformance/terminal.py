@@ -9,6 +9,7 @@ from pathlib import Path
 from torch_fl_reports.model import Report, Row
 from torch_fl_reports.summary import summarise
 
+_GRAVITY = ("crash", "hang", "fail", "no-power", "error", "collateral")
 _MOST = 40  # failing rows shown; the report has them all
 
 
@@ -16,10 +17,15 @@ def show(report: Report, folder: Path, write: Callable[[str], None]) -> None:
     """Write the summary, line by line."""
     summary = summarise(report)
     write("")
-    for row in summary.failing[:_MOST]:
+    unclaimed = [row for row in summary.failing if row.verdict == "not-claimed"]
+    failing = sorted((row for row in summary.failing if row.verdict != "not-claimed"), key=_gravity)
+    for row in failing[:_MOST]:
         write(_line(row, folder))
-    if len(summary.failing) > _MOST:
-        write(f"... and {len(summary.failing) - _MOST} more, see the report")
+    if len(failing) > _MOST:
+        write(f"... and {len(failing) - _MOST} more, see the report")
+    if unclaimed:
+        more = f" and {len(unclaimed) - 1} more" if len(unclaimed) > 1 else ""
+        write(f"NOT-CLAIMED {unclaimed[0].id}{more}: the profile requires them")
     if summary.failing:
         write("")
     verdicts = Counter(row.verdict for row in report.rows)
@@ -34,6 +40,10 @@ def show(report: Report, folder: Path, write: Callable[[str], None]) -> None:
         f"verdict  {subject}: {summary.headline}"
         + (f" ({'; '.join(summary.reasons)})" if summary.reasons else "")
     )
+
+
+def _gravity(row: Row) -> int:
+    return _GRAVITY.index(row.verdict) if row.verdict in _GRAVITY else len(_GRAVITY)
 
 
 def _line(row: Row, folder: Path) -> str:

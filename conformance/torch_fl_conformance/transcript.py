@@ -1,67 +1,114 @@
-"""What the driver was told in the running case, so that a failing one can be replayed without the suite."""
+"""What the driver was told in the running row, so that a failing case can be replayed without the suite."""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch_fl_conformance.shared_memory import SharedMemory
 
-LIMIT = 20_000  # commands of one case; a reproducer longer than this helps nobody
+MOST_COMMANDS = 20_000  # of earlier cases of a row
+MOST_BYTES = 64 << 20
 
 # Keys under which a command names shared memory that the driver reads; all others it writes.
 _INPUT_KEYS = ("image", "mem")
+_OPEN_DEVICES = {"do": "describe"}
+_MAKES = ("host_alloc", "gate")
+_USES = ("host_write", "host_read", "host_free", "host_protect", "gate_open", "gate_state", "gate_wait")
+_ALWAYS_THERE = re.compile(r"d\d+|kernel/.*")
 
 
 class Transcript:
-    """Commands of the row's preparation and of its present case, with the bytes they referred to."""
+    """The row's commands in order, with the bytes that they referred to.
+
+    A row is preparation, then cases. The case at hand is replayed alone where it can be: where it names no
+    handle, buffer or gate that an earlier case made.
+    """
 
     def __init__(self) -> None:
-        self.preparation: list[dict[str, Any]] = []
-        self.case: list[dict[str, Any]] = []
         self.blobs: dict[str, bytes] = {}
-        self.truncated = False
-        self._in_case = False
+        self.begin_row()
 
     def begin_row(self) -> None:
         """Forget everything."""
-        self.preparation, self.case, self.blobs = [], [], {}
-        self.truncated = self._in_case = False
+        self._all: list[dict[str, Any]] = [_OPEN_DEVICES]
+        self._prepared = -1  # commands before the first case
+        self._case = 0  # where the present case begins
+        self._number = 0
+        self.blobs.clear()
 
     def begin_case(self) -> None:
-        """Forget the case before; what came before the first case stays."""
-        self.case, self._in_case, self.truncated = [], True, False
-        if not self.preparation:
-            self.blobs = {}
+        """The commands that follow belong to a new case."""
+        if self._prepared < 0:
+            self._prepared = len(self._all)
+        too_much = sum(map(len, self.blobs.values())) > MOST_BYTES or len(self._all) > MOST_COMMANDS
+        if too_much:
+            del self._all[self._prepared :]
+            kept = {holder[key]["blob"] for holder, key in _regions(self._all)}
+            self.blobs = {name: data for name, data in self.blobs.items() if name in kept}
+        self._case = len(self._all)
 
     def add(self, command: Mapping[str, Any], memory: SharedMemory) -> None:
         """Note a command about to be executed, and the input bytes it names."""
-        target = self.case if self._in_case else self.preparation
-        if len(target) >= LIMIT:
-            self.truncated = True
+        if command.get("do") == "describe" or len(self._all) - self._case > MOST_COMMANDS:
             return
         noted = copy.deepcopy(dict(command))
         if command.get("do") != "host_read":
             for holder, key in list(_regions(noted)):
                 offset, length = holder[key]
-                name = f"blob{len(self.blobs)}"
+                self._number += 1
+                name = f"blob{self._number}"
                 self.blobs[name] = bytes(memory.view([offset, length]))
                 holder[key] = {"blob": name, "length": length}
-        target.append(noted)
+        self._all.append(noted)
 
     def commands(self) -> list[dict[str, Any]]:
-        """Preparation and case, in order."""
-        return [*self.preparation, *self.case]
+        """The shortest replayable list that ends with the last command: preparation and case, or the whole row."""
+        if self._prepared >= 0 and self._case < len(self._all):
+            alone = self._all[: self._prepared] + self._all[self._case :]
+            if not _unmade(alone):
+                return alone
+        return list(self._all)
 
 
 def _regions(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """(holder, key) of each place that names input bytes."""
     if isinstance(value, dict):
         for key, entry in value.items():
-            if key in _INPUT_KEYS and isinstance(entry, list) and len(entry) == 2:
+            is_region = isinstance(entry, list) and len(entry) == 2
+            if key in _INPUT_KEYS and (is_region or (isinstance(entry, dict) and "blob" in entry)):
                 yield value, key
             else:
                 yield from _regions(entry)
     elif isinstance(value, list):
         for entry in value:
             yield from _regions(entry)
+
+
+def _unmade(commands: list[dict[str, Any]]) -> set[str]:
+    """Names that are used here but made nowhere here."""
+    made: set[str] = set()
+    used: set[str] = set()
+    for command in commands:
+        if command["do"] in _MAKES:
+            made.add(command["name"])
+        elif command["do"] in _USES:
+            used.add(command["name"])
+        _collect(command, made, used)
+    return {name for name in used - made if not _ALWAYS_THERE.fullmatch(name)}
+
+
+def _collect(value: Any, made: set[str], used: set[str]) -> None:
+    if isinstance(value, dict):
+        if isinstance(value.get("save"), str):
+            made.add(value["save"])
+        if isinstance(value.get("task"), str):
+            made.add(value["name"])
+        used.update(value[key] for key in ("ref", "host") if isinstance(value.get(key), str))
+        for entry in value.values():
+            _collect(entry, made, used)
+    elif isinstance(value, list):
+        for entry in value:
+            _collect(entry, made, used)
