@@ -47,7 +47,7 @@ def report_page(report: Report) -> str:
         more_failures=summary.failing[MAX_FAILURES:],
         unclaimed=_by_operator(summary),
         rules={rule.id: rule for rule in load_rules()},
-        rows_of=_rows_by_chapter(report),
+        rows_of={chapter.name: _rows_of(report, chapter.name) for chapter in summary.chapters},
         verdicts=ORDER,
         tiers=_tiers(report),
         reproduce=reproduce_command(report),
@@ -62,11 +62,8 @@ def reproduce_command(report: Report) -> str:
     return " ".join(parts)
 
 
-def _rows_by_chapter(report: Report) -> dict[str, list[Row]]:
-    chapters: dict[str, list[Row]] = defaultdict(list)
-    for row in report.rows:
-        chapters[row.chapter].append(row)
-    return dict(chapters)
+def _rows_of(report: Report, chapter: str) -> list[Row]:
+    return [row for row in report.rows if row.chapter == chapter]
 
 
 def _by_operator(summary: Summary) -> dict[str, list[str]]:

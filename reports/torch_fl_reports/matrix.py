@@ -1,7 +1,7 @@
 """The op by dtype matrix of the page: one line per operator and variant, one column per dtype.
 
-An operator with several type variables gets one line per combination of the later ones, and its first
-dtype picks the column: `_to_copy to f16` holds the casts from every dtype to float16.
+The first dtype of a row picks the column. Where it alone does not tell the rows of an operator apart, there is
+one line per combination of the others: `_to_copy to f16` holds the casts from every dtype to float16.
 """
 
 from __future__ import annotations
@@ -76,9 +76,14 @@ def matrix_of(report: Report) -> Matrix:
 
 
 def _lines(rows: list[OperatorRow], columns: tuple[str, ...]) -> list[Line]:
+    seconds: dict[tuple[str, int, str], set[tuple[str, ...]]] = defaultdict(set)
+    for row in rows:
+        seconds[row.op, row.revision, row.dtypes[0]].add(tuple(row.dtypes[1:]))
+    split = {(op, revision) for (op, revision, _), rests in seconds.items() if len(rests) > 1}
     families: dict[tuple[str, int, tuple[str, ...]], list[OperatorRow]] = defaultdict(list)
     for row in rows:
-        families[row.op, row.revision, tuple(row.dtypes[1:])].append(row)
+        rest = tuple(row.dtypes[1:]) if (row.op, row.revision) in split else ()
+        families[row.op, row.revision, rest].append(row)
     lines = []
     for (op, revision, rest), family in families.items():
         # Unclaimed dtypes are shown on the first variant's line, not on a line of their own.
@@ -88,7 +93,7 @@ def _lines(rows: list[OperatorRow], columns: tuple[str, ...]) -> list[Line]:
             by_dtype = {row.dtypes[0]: row for row in mine}
             parts = [f"r{revision}"] if revision != 1 else []
             parts += [f"to {rest[0]}" if op.startswith("aten::_to_copy") else " ".join(rest)] if rest else []
-            parts += [variant] if variant != "-" else []
+            parts += [variant] if len(variants) > 1 else []
             cells = tuple(_cell(by_dtype.get(name)) for name in columns)
             tier = next((row.tier for row in mine if row.tier is not None), "")
             lines.append(Line(op.removeprefix("aten::"), ", ".join(parts), tier, cells))

@@ -50,7 +50,7 @@ def summarise(report: Report) -> Summary:
         certified=decision.certified,
         headline=headline,
         reasons=decision.reasons,
-        chapters=tuple(_chapter(name, rows) for name, rows in groups.items()),
+        chapters=tuple(_chapter(name, groups[name]) for name in sorted(groups, key=_place)),
         failing=tuple(
             row
             for row in report.rows
@@ -61,6 +61,28 @@ def summarise(report: Report) -> Summary:
         worst=_worst(report.rows),
         cases_per_second=report.run.cases / report.run.seconds if report.run.seconds else 0.0,
     )
+
+
+_CHAPTERS = (
+    "load",
+    "version",
+    "error",
+    "thread",
+    "memory",
+    "stream",
+    "copy",
+    "kernel",
+    "random",
+    "process",
+    "extension",
+    "framework",
+)
+
+
+def _place(chapter: str) -> tuple[int, str]:
+    """Sort key: the order of SPEC.md, then by name; `kernel.reduction` stands with `kernel`."""
+    first = chapter.split(".")[0]
+    return (_CHAPTERS.index(first) if first in _CHAPTERS else len(_CHAPTERS)), chapter
 
 
 def _chapter(name: str, rows: list[Row]) -> Chapter:

@@ -24,6 +24,15 @@ ORDER: tuple[Verdict, ...] = (
 HARMLESS: frozenset[Verdict] = frozenset({"pass", "not-claimed", "waived"})
 """Verdicts that do not by themselves keep a run from being certified."""
 
+_WORDS: dict[Verdict, str] = {
+    "fail": "failed",
+    "crash": "crashed the driver process",
+    "hang": "hung",
+    "no-power": "had no power: what they drew could not have shown a defect",
+    "error": "met an error of the suite itself",
+    "collateral": "could not run because of another row's failure",
+}
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -55,7 +64,7 @@ def decide(run: Run, rows: list[Row], must_claim: Collection[str] = ()) -> Decis
     if not rows:
         reasons.append("no row ran")
     bad = {verdict: number for verdict, number in count(rows).items() if verdict not in HARMLESS}
-    reasons.extend(f"{number} {_rows(number)} {verdict}" for verdict, number in bad.items())
+    reasons.extend(f"{number} {_rows(number)} {_WORDS[verdict]}" for verdict, number in bad.items())
     required = [row.id for row in rows if row.verdict == "not-claimed" and row.id in must_claim]
     if required:
         reasons.append(f"{len(required)} {_rows(len(required))} not claimed though the profile requires them")
