@@ -22,7 +22,7 @@ from . import kit_build
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 GROUP = "torch_fl.vendors"
 MANIFEST = "vendor.toml"

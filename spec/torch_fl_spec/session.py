@@ -26,6 +26,7 @@ from . import (
     session_host,
     session_kernels,
     session_loops,
+    session_process,
     session_tasks,
 )
 from .loader import Plugin, PluginRefused, load
@@ -99,6 +100,11 @@ class Session:
         if command.get("rotate"):
             return self.crew.rotate(job)
         return job()
+
+    def after_fork(self) -> None:
+        """In a child: the session goes on here, if the parent has called nothing but the query."""
+        if not self.touched:
+            self._pid = os.getpid()
 
     def _rng(self, number: int) -> random.Random | None:
         return random.Random(f"{self.grease_seed}:{number}") if self.grease else None
@@ -202,4 +208,5 @@ COMMANDS: dict[str, Command] = {
     **session_tasks.COMMANDS,
     **session_kernels.COMMANDS,
     **session_loops.COMMANDS,
+    **session_process.COMMANDS,
 }

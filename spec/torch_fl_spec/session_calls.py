@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import abi
+from . import abi, session_process
 from .session_args import CommandError, Frame
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def _call(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
 
     -> {"status", "err", "outs", "untouched", "intact", "seconds"}; outs in order of the arguments, pointers
     as numbers, after a failure strings too. intact: no byte has changed that the call may not change.
+    "state": true adds "state_changed", see session_process; "log_lock": true holds the log sink's lock.
     """
     name, args = command["fn"], list(command.get("args", ()))
     error = command.get("err", {})
@@ -145,7 +146,9 @@ def _call(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
             values = _arguments(session, frame, function, args)
     except (OverflowError, TypeError) as problem:
         raise CommandError(f"{name}: {problem}") from None
-    return invoke(session, frame, name, function, values, error)
+    watch = session_process.Watch(command)
+    result = invoke(session, frame, name, function, values, error)
+    return result | watch.end()
 
 
 def _arguments_after_kernel(session: Session, frame: Frame, function: Any, args: list[Any]) -> list[Any]:

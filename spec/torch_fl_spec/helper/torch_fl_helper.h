@@ -88,6 +88,20 @@ int64_t flh_elapsed_storm(const fl_plugin* plugin, fl_event start, fl_event end,
 /* Queries the stream, or the event where stream is NULL; tally[status]++, others in the last place. */
 void flh_query_loop(const fl_plugin* plugin, fl_stream stream, fl_event event, uint64_t count, uint64_t* tally);
 
+/* ---- Process state: digests, except signal_mask and floating_point (this thread's control bits) ---- */
+typedef struct flh_state {
+  uint64_t signals; /* dispositions */
+  uint64_t signal_mask;
+  uint64_t floating_point;
+  uint64_t environment;
+  uint64_t directory;
+  uint64_t locale;
+  uint64_t limits;
+} flh_state;
+void flh_process_state(flh_state* out);
+/* Calls shutdown from an exit handler; 0 when registered. */
+int32_t flh_shutdown_at_exit(const fl_plugin* plugin);
+
 uint64_t flh_now(void); /* CLOCK_MONOTONIC, nanoseconds */
 /* </cdef> */
 
