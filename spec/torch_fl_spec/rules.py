@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ CHAPTERS = (
 )
 NEEDS = ("fl.pinned", "fl.fault", "independent_streams", "kernels.random")
 _ID = re.compile(r"FL-[A-Z]+-[0-9]{3}")
-_FIELDS = {"id", "kind", "chapter", "text", "why", "check", "test", "needs", "required_by", "twins"}
+_FIELDS = {"id", "kind", "chapter", "text", "why", "check", "test", "needs", "required_by"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ class Rule:
     test: str | None = None  # host rules: the project's test, path::function
     needs: str | None = None  # the row may be not-claimed where the plugin lacks this
     required_by: tuple[str, ...] = ()  # profiles that demand what `needs` names
-    twins: tuple[str, ...] = ()  # defective plugins that break it
 
     @property
     def group(self) -> str:
@@ -91,12 +90,11 @@ def _rule(entry: dict[str, Any]) -> Rule:
     for wrong, message in problems:
         if wrong:
             raise ValueError(f"rules.yaml: {name}: {message}")
-    tuples = {field: tuple(entry.get(field, ())) for field in ("required_by", "twins")}
-    return Rule(**{**entry, **tuples})
+    return Rule(**{**entry, "required_by": tuple(entry.get("required_by", ()))})
 
 
-def table(rules: Iterable[Rule]) -> str:
-    """The rules as a Markdown list: id, kind, text, why, check, twins."""
+def table(rules: Iterable[Rule], twins: Mapping[str, Sequence[str]]) -> str:
+    """The rules as a Markdown list; `twins`: rule id -> ids of the defective plugins that break it."""
     lines = []
     for rule in rules:
         kind = "" if rule.kind == "vendor" else f" ({rule.kind})"
@@ -104,8 +102,8 @@ def table(rules: Iterable[Rule]) -> str:
         lines.append(f"  *Why:* {rule.why}  ")
         check = f"`{rule.test}`: {rule.check}" if rule.test else rule.check
         lines.append(f"  *Check:* {check}." + (f" *Needs:* `{rule.needs}`." if rule.needs else ""))
-        if rule.twins:
-            lines[-1] += f"  \n  *Twins:* {', '.join(rule.twins)}."
+        if twins.get(rule.id):
+            lines[-1] += f" *Twins:* {', '.join(twins[rule.id])}."
     return "\n".join(lines) + "\n"
 
 

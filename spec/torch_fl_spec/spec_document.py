@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
 
 from torch_fl_spec import vocabulary
 from torch_fl_spec.registry import Budget, Operator, Slot, load_registry
 from torch_fl_spec.rules import load_rules, table
 
+# A checkout holds the twins beside the specification; the document is only rendered there.
+TWINS = Path(__file__).parents[2] / "vendor_kits" / "twins" / "twins.yaml"
 _PART = re.compile(r"(<!-- generated: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -26,9 +31,21 @@ def parts(document: str) -> list[str]:
     return [match[2] for match in _PART.finditer(document)]
 
 
+def twins_by_rule() -> dict[str, list[str]]:
+    """Rule id -> ids of the twins that may fail it, from vendor_kits/twins/twins.yaml."""
+    found: dict[str, list[str]] = {}
+    if not TWINS.exists():
+        return found
+    for twin in yaml.safe_load(TWINS.read_text(encoding="utf-8"))["twins"]:
+        for rule in twin["rules"]:
+            found.setdefault(rule, []).append(twin["id"])
+    return found
+
+
 def _part(name: str) -> str:
     if name.startswith("rules "):
-        return table(rule for rule in load_rules() if rule.group == name.removeprefix("rules "))
+        rules = (rule for rule in load_rules() if rule.group == name.removeprefix("rules "))
+        return table(rules, twins_by_rule())
     return {"vocabulary": _vocabulary, "operators": _operators}[name]()
 
 
