@@ -30,12 +30,11 @@ def read_json(data: bytes) -> Any:
     if len(data) > MAX_BYTES:
         raise MalformedJson("too-large", f"the document has {len(data)} bytes; the limit is {MAX_BYTES}")
     try:
-        return json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        if "\\u" in text:  # an escape can hide half a surrogate pair, which no UTF-8 text can hold
+            canonical(value)
+        return value
     except MalformedJson:
         raise
     except (ValueError, RecursionError) as error:
