@@ -171,9 +171,7 @@ class Registry:
 
 def canonical_json(data: Any) -> bytes:
     """The one byte form of JSON data that digests are taken over."""
-    return json.dumps(
-        data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
 def source_digest() -> str | None:

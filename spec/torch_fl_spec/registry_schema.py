@@ -23,9 +23,7 @@ class SlotSource(_Model):
     """A slot of the operator, in call order."""
 
     name: Identifier
-    kind: Literal[
-        "tensor", "tensor_list", "scalar", "int", "float", "bool", "int_list", "string", "dtype", "rng"
-    ]
+    kind: Literal["tensor", "tensor_list", "scalar", "int", "float", "bool", "int_list", "string", "dtype", "rng"]
     type: str | None = None
     optional: bool = False
     scalar: bool = False

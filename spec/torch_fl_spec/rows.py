@@ -67,9 +67,7 @@ def expected_rows(
     rows = [_rule_row(rule, profile, declarations, classes) for rule in vendor_rules()]
     for operator in registry:
         for dtypes in operator.rows:
-            rows += _operator_rows(
-                operator, dtypes, profile, claims.get((operator.op, operator.revision, dtypes), {})
-            )
+            rows += _operator_rows(operator, dtypes, profile, claims.get((operator.op, operator.revision, dtypes), {}))
     return rows
 
 

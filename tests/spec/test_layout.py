@@ -15,11 +15,11 @@ FROZEN = layout.load_layout()
 
 @pytest.mark.parametrize("reader", ["cffi", "c", "cpp"])
 def test_cffi_c_and_cpp_agree_with_the_frozen_layout(reader: str) -> None:
-    seen = {
-        "cffi": layout.layout_of_cffi,
-        "c": lambda: layout.layout_of_compiler(layout.C_COMPILER, FROZEN),
-        "cpp": lambda: layout.layout_of_compiler(layout.CPP_COMPILER, FROZEN),
-    }[reader]()
+    if reader == "cffi":
+        seen = layout.layout_of_cffi()
+    else:
+        compiler = layout.C_COMPILER if reader == "c" else layout.CPP_COMPILER
+        seen = layout.layout_of_compiler(compiler, FROZEN)
     assert seen == FROZEN
 
 
