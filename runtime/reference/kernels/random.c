@@ -65,29 +65,30 @@ static double stretch(const random_work* work, double u) {
   return work->first + u * (work->second - work->first);
 }
 
-#define UNIFORM_GROUP(NAME, BITS)                                                            \
+/* The high BITS bits of each word, times UNIT = 2^-BITS. */
+#define UNIFORM_GROUP(NAME, BITS, UNIT)                                                      \
   static void uniform_##NAME(const random_work* work, uint64_t group, double* values) {      \
     words x = philox(work->rng, group);                                                      \
     for (int i = 0; i < 4; i++) {                                                            \
-      values[i] = stretch(work, ldexp((double)(x.w[i] >> (32 - (BITS))), -(BITS)));          \
+      values[i] = stretch(work, (double)(x.w[i] >> (32 - (BITS))) * (UNIT));                 \
     }                                                                                        \
   }
 
-UNIFORM_GROUP(f32, 24)
-UNIFORM_GROUP(f16, 11)
-UNIFORM_GROUP(bf16, 8)
+UNIFORM_GROUP(f32, 24, 0x1p-24)
+UNIFORM_GROUP(f16, 11, 0x1p-11)
+UNIFORM_GROUP(bf16, 8, 0x1p-8)
 
 static void uniform_f64(const random_work* work, uint64_t group, double* values) {
   words x = philox(work->rng, group);
-  values[0] = stretch(work, ldexp((double)bits53(x, 0), -53));
-  values[1] = stretch(work, ldexp((double)bits53(x, 1), -53));
+  values[0] = stretch(work, (double)bits53(x, 0) * 0x1p-53);
+  values[1] = stretch(work, (double)bits53(x, 1) * 0x1p-53);
 }
 
 /* Box and Muller 1958; the first uniform is in (0, 1]. */
 static void normal_group(const random_work* work, uint64_t group, double* values) {
   words x = philox(work->rng, group);
-  double u1 = ldexp((double)(bits53(x, 0) + 1), -53);
-  double u2 = ldexp((double)bits53(x, 1), -53);
+  double u1 = (double)(bits53(x, 0) + 1) * 0x1p-53;
+  double u2 = (double)bits53(x, 1) * 0x1p-53;
   double radius = sqrt(-2 * log(u1));
   values[0] = work->first + work->second * (radius * cos(TWO_PI * u2));
   values[1] = work->first + work->second * (radius * sin(TWO_PI * u2));
