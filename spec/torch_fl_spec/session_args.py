@@ -83,7 +83,11 @@ class Frame:
                 return ffi.cast(ctype, arg or 0)
             if arg is None:
                 return 0
-            return as_float(arg) if ctype.cname == "double" else arg
+            if ctype.cname == "double":
+                return as_float(arg)
+            if int(ffi.cast(ctype, arg)) != arg:
+                raise CommandError(f"{arg!r} does not fit {ctype.cname}")
+            return arg
         if "ref" in arg:
             value: Any = self._names.resolve(arg["ref"])
         elif "host" in arg:
