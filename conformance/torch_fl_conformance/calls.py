@@ -64,9 +64,7 @@ class Calls:
         """One call that must return FL_OK."""
         return self.expect(header.FL_OK, fn, *args, timeout=timeout)
 
-    def expect(
-        self, status: int, fn: str, *args: Arg, err: Any = _ALWAYS, timeout: float | None = None
-    ) -> CallResult:
+    def expect(self, status: int, fn: str, *args: Arg, err: Any = _ALWAYS, timeout: float | None = None) -> CallResult:
         """One call that must return `status`."""
         result = self.call(fn, *args, err=err, timeout=timeout)
         if result.status != status:

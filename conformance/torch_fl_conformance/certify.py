@@ -13,18 +13,12 @@ _PYTEST_USAGE = 4
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("vendor")
-@click.option(
-    "-n", "workers", default=None, metavar="N", help="Worker processes (default: none, one process)."
-)
+@click.option("-n", "workers", default=None, metavar="N", help="Worker processes (default: none, one process).")
 @click.option("--profile", default="core", show_default=True, help="What to certify: core, infer or train.")
 @click.option("--effort", default="quick", show_default=True, help="How long to look: quick or full.")
 @click.option("--seed", default=None, help="Seed of all draws (default: a new one, printed).")
-@click.option(
-    "--report", default=None, metavar="DIR", help="Report folder [default: torch-fl-report/<vendor>]."
-)
-@click.option(
-    "--in-process", is_flag=True, help="Load the plugin into this process, for a debugger; never certifies."
-)
+@click.option("--report", default=None, metavar="DIR", help="Report folder [default: torch-fl-report/<vendor>].")
+@click.option("--in-process", is_flag=True, help="Load the plugin into this process, for a debugger; never certifies.")
 @click.argument("pytest_options", nargs=-1, type=click.UNPROCESSED)
 def certify(
     vendor: str,

@@ -9,6 +9,7 @@ from torch_fl_conformance.ordering import GATED
 from torch_fl_conformance.recording import expected_fields
 from torch_fl_conformance.settings import RunSettings
 
+NO_VERDICT = "the suite gave no verdict"
 _ASYNC_RULE = "FL-STREAM-008"
 
 
@@ -31,7 +32,7 @@ def complete(
             if expected.kind == "operator" and expected.variant == "-":
                 row["verdict"] = "not-claimed"
             else:
-                row["message"] = "the suite gave no verdict on this row"
+                row["message"] = NO_VERDICT
         elif expected.id in doubled:
             row = {**row, "verdict": "error", "message": "the suite gave two verdicts on this row"}
         complete_rows.append(row)

@@ -98,9 +98,7 @@ class Controller:
         partial = bool(self.deselected or stopped or not holds_suite(self.config))
         ended_early = self.interrupted or partial
         rows = completion.complete(self.rows, self.doubled, self.settings, fill=not ended_early)
-        errors = (
-            any(row["verdict"] == "error" for row in rows) or exitstatus == pytest.ExitCode.INTERNAL_ERROR
-        )
+        errors = any(row["verdict"] == "error" for row in rows) or exitstatus == pytest.ExitCode.INTERNAL_ERROR
         code = INTERRUPTED if self.interrupted else HARNESS_ERROR if errors else NOT_CERTIFIED
         clean = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if not clean and not self.interrupted and not stopped:

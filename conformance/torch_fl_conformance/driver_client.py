@@ -166,9 +166,7 @@ class Driver:
     def maps(self) -> set[str]:
         """Paths of the files mapped into the running driver."""
         lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
-        return {
-            parts[5] for line in lines if len(parts := line.split(maxsplit=5)) == 6 and parts[5][0] == "/"
-        }
+        return {parts[5] for line in lines if len(parts := line.split(maxsplit=5)) == 6 and parts[5][0] == "/"}
 
     def _spawn(self) -> None:
         command_read, self._commands = os.pipe()
@@ -212,7 +210,7 @@ class Driver:
         if "refused" in reply:
             self.stop()
             raise PluginRefused(reply["refused"])
-        raise DriverError(f"{reply['error']}on command {dict(command)!r}"[:20000])
+        raise DriverError(f"{str(dict(command))[:2000]}\n{reply['error'][-8000:]}")
 
     def _crashed(self, command: Mapping[str, Any]) -> DriverCrashed:
         process = self._process

@@ -34,9 +34,7 @@ class DriverCrashed(RuleViolated):
     """
 
     def __init__(self, exit_code: int, command: Mapping[str, Any], stderr_tail: str) -> None:
-        super().__init__(
-            f"the plugin ended its process with {exit_text(exit_code)} in {command_text(command)}"
-        )
+        super().__init__(f"the plugin ended its process with {exit_text(exit_code)} in {command_text(command)}")
         self.exit_code = exit_code
         self.command = dict(command)
         self.stderr_tail = stderr_tail
@@ -57,7 +55,10 @@ class DriverHung(BaseException):
 
 
 class DriverError(Exception):
-    """The driver's own Python failed on a command: a fault of the harness, verdict `error`."""
+    """The driver's own Python failed on a command: a fault of the harness, verdict `error`.
+
+    Its text is the driver's traceback behind the command; the last line says what went wrong.
+    """
 
 
 class PreflightFailed(Exception):
@@ -79,7 +80,5 @@ def exit_text(code: int) -> str:
 def command_text(command: Mapping[str, Any]) -> str:
     """The few words of a driver command that tell which call it was."""
     words = [str(command.get("do", "?"))]
-    words += [
-        str(command[key]) for key in ("fn", "op", "variant", "name") if isinstance(command.get(key), str)
-    ]
+    words += [str(command[key]) for key in ("fn", "op", "variant", "name") if isinstance(command.get(key), str)]
     return " ".join(words)

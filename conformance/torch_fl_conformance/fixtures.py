@@ -89,9 +89,7 @@ def worker_driver(settings: RunSettings) -> Iterator[Driver]:
 
 
 @pytest.fixture
-def driver(
-    request: pytest.FixtureRequest, row: Row, worker_driver: Driver, settings: RunSettings
-) -> Iterator[Driver]:
+def driver(request: pytest.FixtureRequest, row: Row, worker_driver: Driver, settings: RunSettings) -> Iterator[Driver]:
     """The worker's driver with its devices open as "d0", "d1", ...
 
     After a row that did not pass it is a fresh process. Where even that cannot move 64 bytes, though the run

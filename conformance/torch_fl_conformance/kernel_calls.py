@@ -86,9 +86,7 @@ class KernelCalls(MemoryCalls):
     ) -> CallResult:
         """Call plan, whatever comes back; the fl_plan is its `value`. args as for `run`."""
         call = call_struct(args, outs, addressless=True)
-        return self.call(
-            "kernel.plan", kernel_ref(device, op, variant, revision), device, call, out("fl_plan")
-        )
+        return self.call("kernel.plan", kernel_ref(device, op, variant, revision), device, call, out("fl_plan"))
 
     def run(
         self,

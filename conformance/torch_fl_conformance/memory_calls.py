@@ -23,9 +23,7 @@ class MemoryCalls(Calls):
         """Allocate `size` bytes at `alignment` (0: the device's own)."""
         name = self.driver.name("b")
         fields = {"bytes": size, "alignment": alignment}
-        base = self.ok(
-            "memory.alloc", device, struct("fl_mem_alloc_args", fields), out("uint64_t", save=name)
-        ).value
+        base = self.ok("memory.alloc", device, struct("fl_mem_alloc_args", fields), out("uint64_t", save=name)).value
         return self._keep(Block(name, device, size, base))
 
     def free(self, block: Block) -> None:

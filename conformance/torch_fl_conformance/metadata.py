@@ -87,9 +87,7 @@ def file_facts(path: Path) -> dict[str, Any]:
     return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
 
 
-def library_facts(
-    before: set[str], after: set[str], ours: Sequence[Path], plugin: Path
-) -> list[dict[str, str]]:
+def library_facts(before: set[str], after: set[str], ours: Sequence[Path], plugin: Path) -> list[dict[str, str]]:
     """Path and sha256 of the shared libraries that came into the driver with the plugin.
 
     before, after: files mapped ahead of loading and once the devices are open. ours: folders whose libraries

@@ -38,7 +38,7 @@ def settle(config: pytest.Config) -> RunSettings:
         pass_env=tuple(kit.env),
         watchdog=LOAD_SECONDS,
     )
-    described, libraries, healthy = _look(driver_config, name)
+    described, libraries, healthy = look(driver_config, name)
     if not described["devices"]:
         raise PreflightFailed(f"{name}: the plugin loads but reports no device")
     vendor = str(described["name"])
@@ -81,7 +81,7 @@ def _options(config: pytest.Config) -> tuple[str, Effort, int]:
     return profile, Effort(effort), number
 
 
-def _look(config: DriverConfig, name: str) -> tuple[dict[str, Any], list[dict[str, str]], bool]:
+def look(config: DriverConfig, name: str) -> tuple[dict[str, Any], list[dict[str, str]], bool]:
     """(answer to describe, libraries that the plugin brought along, whether 64 bytes make a round trip)."""
     driver = Driver(config)
     try:

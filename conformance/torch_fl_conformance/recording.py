@@ -39,9 +39,7 @@ class ItemRow:
 
 ITEM_ROW = pytest.StashKey[ItemRow]()
 ROW = pytest.StashKey[Row]()
-JUDGED = pytest.StashKey[
-    tuple[Judgement, Path | None]
-]()  # with the folder of the reproducer, if there is one
+JUDGED = pytest.StashKey[tuple[Judgement, Path | None]]()  # with the folder of the reproducer, if there is one
 BROKE = pytest.StashKey[bool]()
 
 
@@ -125,9 +123,7 @@ class Recorder:
             report.outcome = "failed"
             report.longrepr = text
         if allure_labels.wanted(item.config):
-            allure_labels.describe(
-                self.settings.vendor, item.stash[ITEM_ROW].expected, judgement.verdict, text, folder
-            )
+            allure_labels.describe(self.settings.vendor, item.stash[ITEM_ROW].expected, judgement.verdict, text, folder)
 
     def _row_data(self, item: pytest.Item) -> dict[str, Any]:
         row, expected = item.stash[ROW], item.stash[ITEM_ROW].expected

@@ -8,23 +8,20 @@ from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.verdicts import Judgement, failure_text
 from torch_fl_reports.writer import folder_name
+from torch_fl_spec.replay import write_reproducer
 
 
 def write_for(row: Row, judgement: Judgement, staging: Path) -> Path | None:
     """Write the row's last case below `staging`; None where its driver had been told nothing."""
-    import importlib.util
-    if importlib.util.find_spec("torch_fl_spec.replay") is None:
-        return None  # XXX until replay.py lands
-    from torch_fl_spec.replay import write_reproducer
     driver: Driver | None = row.driver
     if driver is None or not driver.transcript.commands():
         return None
     folder = staging / "reproducers" / folder_name(row.id)
     write_reproducer(
         folder,
-        session=driver.config.session_arguments(),
+        **driver.config.session_arguments(),
         commands=driver.transcript.commands(),
         blobs=driver.transcript.blobs,
-        about=failure_text(row.id, judgement, None),
+        note=failure_text(row.id, judgement, None),
     )
     return folder

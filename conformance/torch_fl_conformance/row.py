@@ -32,9 +32,7 @@ class Row:
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     violates: list[str] = field(default_factory=list)
-    on_case: Callable[[], None] | None = (
-        None  # called at each case(): the driver's transcript starts anew there
-    )
+    on_case: Callable[[], None] | None = None  # called at each case(): the driver's transcript starts anew there
     seconds: float = 0.0
     driver: Any = None  # the Driver whose transcript becomes the reproducer
 

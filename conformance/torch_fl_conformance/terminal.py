@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from torch_fl_conformance.completion import NO_VERDICT
 from torch_fl_reports.model import Report, Row
 from torch_fl_reports.summary import summarise
 
@@ -19,27 +20,29 @@ def show(report: Report, folder: Path, write: Callable[[str], None]) -> None:
     write("")
     unclaimed = [row for row in summary.failing if row.verdict == "not-claimed"]
     failing = sorted((row for row in summary.failing if row.verdict != "not-claimed"), key=_gravity)
-    for row in failing[:_MOST]:
+    without = [row for row in failing if row.message == NO_VERDICT]
+    shown = [row for row in failing if row.message != NO_VERDICT]
+    for row in shown[:_MOST]:
         write(_line(row, folder))
-    if len(failing) > _MOST:
-        write(f"... and {len(failing) - _MOST} more, see the report")
+    if len(shown) > _MOST:
+        write(f"... and {len(shown) - _MOST} more, see the report")
+    if without:
+        write(f"ERROR       {_first_of(without)}: {NO_VERDICT}")
     if unclaimed:
-        more = f" and {len(unclaimed) - 1} more" if len(unclaimed) > 1 else ""
-        write(f"NOT-CLAIMED {unclaimed[0].id}{more}: the profile requires them")
+        write(f"NOT-CLAIMED {_first_of(unclaimed)}: required by the profile")
     if summary.failing:
         write("")
     verdicts = Counter(row.verdict for row in report.rows)
     write("rows     " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
-    write(
-        f"cases    {report.run.cases} in {report.run.seconds:.1f} s, {summary.cases_per_second:.0f} a second"
-    )
+    write(f"cases    {report.run.cases} in {report.run.seconds:.1f} s, {summary.cases_per_second:.0f} a second")
     write(f"seed     {report.run.seed}")
     write(f"report   {folder / 'report.html'}")
     subject = f"{report.subject.vendor} {report.subject.version}"
-    write(
-        f"verdict  {subject}: {summary.headline}"
-        + (f" ({'; '.join(summary.reasons)})" if summary.reasons else "")
-    )
+    write(f"verdict  {subject}: {summary.headline}" + (f" ({'; '.join(summary.reasons)})" if summary.reasons else ""))
+
+
+def _first_of(rows: list[Row]) -> str:
+    return rows[0].id + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
 
 
 def _gravity(row: Row) -> int:

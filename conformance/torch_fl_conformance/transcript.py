@@ -13,7 +13,8 @@ MOST_COMMANDS = 20_000  # of earlier cases of a row
 MOST_BYTES = 64 << 20
 
 # Keys under which a command names shared memory that the driver reads; all others it writes.
-_INPUT_KEYS = ("image", "mem")
+_INPUT_KEYS = ("image", "mem", "memory")
+_INPUTS_BY_BLOCK = "images"
 _OPEN_DEVICES = {"do": "describe"}
 _MAKES = ("host_alloc", "gate")
 _USES = ("host_write", "host_read", "host_free", "host_protect", "gate_open", "gate_state", "gate_wait")
@@ -77,14 +78,20 @@ def _regions(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
     """(holder, key) of each place that names input bytes."""
     if isinstance(value, dict):
         for key, entry in value.items():
-            is_region = isinstance(entry, list) and len(entry) == 2
-            if key in _INPUT_KEYS and (is_region or (isinstance(entry, dict) and "blob" in entry)):
+            if key in _INPUT_KEYS and _is_region(entry):
                 yield value, key
+            elif key == _INPUTS_BY_BLOCK and isinstance(entry, dict):
+                yield from ((entry, block) for block, region in entry.items() if _is_region(region))
             else:
                 yield from _regions(entry)
     elif isinstance(value, list):
         for entry in value:
             yield from _regions(entry)
+
+
+def _is_region(value: Any) -> bool:
+    """[offset, length], or what `add` has put in its place."""
+    return (isinstance(value, list) and len(value) == 2) or (isinstance(value, dict) and "blob" in value)
 
 
 def _unmade(commands: list[dict[str, Any]]) -> set[str]:

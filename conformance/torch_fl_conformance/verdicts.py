@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,8 @@ from torch_fl_spec.loader import PluginRefused
 
 from torch_fl_conformance.failures import DriverCrashed, DriverHung, NotClaimed, RuleViolated
 from torch_fl_conformance.row import Row
+
+_MACHINERY = re.compile(r"/(_pytest|pluggy|xdist)/")
 
 BROKEN = ("fail", "crash", "hang", "error")
 """Verdicts after which the worker's driver is replaced."""
@@ -37,8 +40,7 @@ def judge(row: Row, error: BaseException | None) -> Judgement:
         return Judgement(verdict, message)
     failure = suite_failure(error)
     if failure is None:
-        text = "".join(traceback.format_exception(error))
-        return Judgement("error", f"{type(error).__name__}: {error}", detail=text[-8000:])
+        return Judgement("error", f"{type(error).__name__}: {_last_line(error)}", detail=_own_traceback(error))
     notes = "\n".join(getattr(failure, "__notes__", []))
     facts = {**row.facts, **getattr(failure, "case", {})}
     if isinstance(failure, DriverCrashed):
@@ -68,6 +70,18 @@ def suite_failure(error: BaseException) -> BaseException | None:
         if found is not None:
             return found
     return None
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[-1]
+
+
+def _own_traceback(error: BaseException) -> str:
+    """The traceback without the frames of pytest's machinery."""
+    shown = traceback.TracebackException.from_exception(error)
+    frames = [frame for frame in shown.stack if not _MACHINERY.search(frame.filename)]
+    shown.stack = traceback.StackSummary.from_list(frames)
+    return "".join(shown.format())[-8000:]
 
 
 def failure_text(row_id: str, judgement: Judgement, reproducer: Path | None) -> str:

@@ -1,0 +1,7 @@
+/* Leaves the process from its query. */
+#include "fake.h"
+
+EXPORT fl_status fl_plugin_query_v1(const fl_host* host, const fl_plugin** out, fl_error* err) {
+  (void)host, (void)out, (void)err;
+  exit(3);
+}

@@ -1,0 +1,211 @@
+"""Exit codes and the one clear line, through the real command in a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import FAKES, HERE, ROOT, Pytest, compile_plugin
+
+SUITE = str(ROOT / "conformance")
+CHAPTERS = ROOT / "conformance" / "torch_fl_conformance" / "chapters"
+QUERY_PLUGINS = HERE / "plugins"
+SABOTEUR = "tests.conformance.saboteur"
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return data
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The only line that a refused run prints."""
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_without_a_vendor_the_suite_is_a_usage_error(run_pytest: Pytest) -> None:
+    for arguments in ((SUITE,), ("--pyargs", "torch_fl_conformance"), (str(CHAPTERS / "test_memory.py"),)):
+        done = run_pytest(*arguments)
+        assert done.returncode == 2
+        assert "--vendor" in one_line(done)
+
+
+def test_a_vendor_without_the_suite_is_a_usage_error(run_pytest: Pytest, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text("def test_mine(): pass\n")
+    done = run_pytest("test_mine.py", "--vendor=reference")
+    assert done.returncode == 2
+    assert "conformance" in one_line(done)
+
+
+def test_other_pytest_runs_are_left_alone(run_pytest: Pytest, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import sys\n"
+        "def test_mine(): assert not {'torch', 'torch_fl_conformance.run', 'torch_fl_spec'} & sys.modules.keys()\n"
+    )
+    done = run_pytest("-q")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_folder_around_the_suite_collects_none_of_it(run_pytest: Pytest) -> None:
+    done = run_pytest(str(CHAPTERS.parents[2]), "--collect-only", "-q", "--ignore", str(ROOT / "tests"))
+    assert "chapters/" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--profile=train",), "train"),
+        (("--profile=everything",), "core, infer, train"),
+        (("--effort=some",), "quick, full"),
+        (("--seed=minus",), "--seed"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    run_pytest: Pytest, good_library: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = run_pytest(SUITE, f"--vendor={good_library}", *arguments)
+    assert done.returncode == 2
+    assert words in one_line(done)
+
+
+def test_an_unknown_vendor_is_one_line(run_pytest: Pytest) -> None:
+    done = run_pytest(SUITE, "--vendor=nobody")
+    assert done.returncode == 2
+    assert "nobody" in one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (FAKES / "no_symbol.c", "fl_plugin_query_v1"),
+        (FAKES / "query_crash.c", "SIGABRT"),
+        (FAKES / "missing_slots.c", "FL-VERSION-005"),
+        (QUERY_PLUGINS / "query_exits.c", "exit code 3"),
+    ],
+)
+def test_what_is_no_plugin_is_one_line(run_pytest: Pytest, tmp_path: Path, source: Path, words: str) -> None:
+    library = compile_plugin(source, tmp_path / "plugin.so")
+    done = run_pytest(SUITE, f"--vendor={library}")
+    assert done.returncode == 2
+    assert words in one_line(done)
+
+
+def test_a_query_that_hangs_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch_fl_conformance import preflight
+    from torch_fl_conformance.driver_client import DriverConfig
+    from torch_fl_conformance.failures import PreflightFailed
+
+    library = compile_plugin(QUERY_PLUGINS / "query_hangs.c", tmp_path / "plugin.so")
+    with pytest.raises(PreflightFailed, match="no answer within 1 s"):
+        preflight.look(DriverConfig(str(library), watchdog=1.0), "it")
+
+
+def test_text_is_no_library(run_pytest: Pytest, tmp_path: Path) -> None:
+    (tmp_path / "text.so").write_text("hello")
+    done = run_pytest(SUITE, "--vendor=text.so")
+    assert done.returncode == 2
+    assert "text.so" in one_line(done)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_selection_is_never_certified(
+    run_pytest: Pytest, good_library: Path, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    done = run_pytest(SUITE, f"--vendor={good_library}", "-k", "test_live_ranges", "--report=r", *workers)
+    report = report_of(tmp_path / "r")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert report["run"]["partial"]
+    assert not report["totals"]["certified"]
+    assert [row["verdict"] for row in report["rows"]] == ["pass"]
+    assert "selection" in done.stdout
+
+
+def test_one_module_is_a_selection_too(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
+    run_pytest(str(CHAPTERS / "test_memory.py"), f"--vendor={good_library}", "--report=r")
+    assert report_of(tmp_path / "r")["run"]["partial"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_stopping_at_the_first_failure_is_not_certified(
+    run_pytest: Pytest, ill_library: Path, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    done = run_pytest(SUITE, f"--vendor={ill_library}", "-x", "-k", "memory", "--report=r", *workers)
+    report = report_of(tmp_path / "r")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert report["run"]["partial"]
+    assert not report["run"]["interrupted"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_an_interrupt_gives_130_and_a_report_that_says_so(
+    good_library: Path, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    sleeps = tmp_path / "sleeps"
+    arguments = [SUITE, f"--vendor={good_library}", "--report=r", "-k", "live_ranges or bases", *workers]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", SABOTEUR, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SABOTAGE": "sleep", "SABOTAGE_SLEEPS": str(sleeps)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not sleeps.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(3)  # lets the other row finish in the other worker
+    os.killpg(child.pid, signal.SIGINT)
+    output, _ = child.communicate(timeout=60)
+    report = report_of(tmp_path / "r")
+    assert child.returncode == 130, output
+    assert report["run"]["interrupted"]
+    assert not report["totals"]["certified"]
+    assert [row["id"] for row in report["rows"]] == ["FL-MEM-002"]
+
+
+def test_a_harness_error_is_3(
+    run_pytest: Pytest, good_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SABOTAGE", "error")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    done = run_pytest(SUITE, f"--vendor={good_library}", "-p", SABOTEUR, "-k", "bases", "--report=r")
+    (row,) = report_of(tmp_path / "r")["rows"]
+    assert done.returncode == 3, done.stdout
+    assert row["verdict"] == "error"
+    assert "AssertionError" in row["message"]
+
+
+def test_in_process_is_marked_and_not_certified(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
+    done = run_pytest(SUITE, f"--vendor={good_library}", "--in-process", "-k", "live_ranges", "--report=r")
+    assert done.returncode == 1
+    assert report_of(tmp_path / "r")["run"]["in_process"]
+
+
+def test_collecting_only_writes_no_report(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
+    done = run_pytest(SUITE, f"--vendor={good_library}", "--collect-only", "-q", "--report=r")
+    assert done.returncode == 0
+    assert not (tmp_path / "r").exists()
+
+
+def test_certify_is_the_same_run(good_library: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch_fl_spec.cli", "certify", str(good_library), "--report=r"]
+    done = subprocess.run([*command, "-k", "live_ranges"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert report_of(tmp_path / "r")["run"]["partial"]
+
+
+def test_certify_maps_wrong_pytest_options_to_2(good_library: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch_fl_spec.cli", "certify", str(good_library), "--no-such-option"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
