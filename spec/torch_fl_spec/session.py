@@ -2,11 +2,13 @@
 
 `Session.execute(command)` is the only way in which the suite touches a plugin. It imports neither torch
 nor numpy nor YAML and knows no expected value. `command["do"]` names the command; `COMMANDS` lists them,
-each documented where it is defined. Two keys work with every command:
+each documented where it is defined. Three keys work with every command:
 
 - "thread": name - queue the command on that driver thread and return {"queued": k} at once; `join`
   collects the results.
 - "rotate": true - run it on one of eight threads, another each time, and return its result.
+- "number": a number or text that, with the session's grease_seed, decides what GREASE draws; left out, it is
+  the count of commands so far.
 
 A malformed command raises CommandError; a plugin that must not be used raises PluginRefused.
 """
@@ -89,7 +91,7 @@ class Session:
         except KeyError:
             raise CommandError(f"unknown command {command.get('do')!r}") from None
         self._count += 1
-        number = self._count
+        number = command.get("number", self._count)
 
         def job() -> dict[str, Any]:
             self.crew.set_rng(self._rng(number) if command.get("grease", True) else None)
@@ -106,7 +108,7 @@ class Session:
         if not self.touched:
             self._pid = os.getpid()
 
-    def _rng(self, number: int) -> random.Random | None:
+    def _rng(self, number: int | str) -> random.Random | None:
         return random.Random(f"{self.grease_seed}:{number}") if self.grease else None
 
     # -- what frames and commands ask -----------------------------------------------------------------
@@ -196,7 +198,7 @@ class Session:
 
 
 def _join(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
-    """{"do": "join", "thread": name, "timeout": seconds} -> {"done": [results], "pending": n}."""
+    """{"do": "join", "thread": name, "timeout": seconds} -> {"done": [results since the last join], "pending": n}."""
     return session.crew.join(command["thread"], command.get("timeout", 30.0))
 
 

@@ -15,12 +15,12 @@ _ROTATION = 8
 
 
 class _Worker:
-    """One thread and the results of the jobs queued since it was last joined empty."""
+    """One thread and the results that nobody has collected yet."""
 
     def __init__(self, name: str) -> None:
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self.results: list[dict[str, Any]] = []
-        self.queued = 0
+        self.queued = 0  # jobs whose results have not been collected
         self.changed = threading.Condition()
         # A daemon: a call that never returns must not keep the driver from ending.
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -50,10 +50,9 @@ class _Worker:
                 if left <= 0:
                     break
                 self.changed.wait(left)
-            done, pending = list(self.results), self.queued - len(self.results)
-            if not pending:
-                self.results.clear()
-                self.queued = 0
+            done, self.results = self.results, []
+            self.queued -= len(done)
+            pending = self.queued
         return {"done": done, "pending": pending}
 
 
@@ -81,7 +80,7 @@ class Crew:
         return self._workers[name]
 
     def queue(self, name: str, job: Job) -> int:
-        """Queue a job on a named thread; returns how many it has been given since it was last joined."""
+        """Queue a job on a named thread; returns how many of its jobs await a join."""
         return self._worker(name).queue(job)
 
     def rotate(self, job: Job) -> dict[str, Any]:
@@ -109,7 +108,7 @@ class Crew:
         return outcome
 
     def join(self, name: str, timeout: float) -> dict[str, Any]:
-        """{"done": results so far, "pending": n}; once nothing is pending the next join starts afresh."""
+        """{"done": results since the last join, in order, "pending": n}, after at most `timeout` seconds."""
         if name not in self._workers:
             return {"done": [], "pending": 0}
         return self._workers[name].join(timeout)
