@@ -174,13 +174,22 @@ static inline double clamp_d(double a, double min, double max) {
   return min_d(max_d(a, min), max);
 }
 
-/* a + alpha * b with alpha unrounded: float results are rounded from double. */
+/* a + alpha * b with alpha unrounded, for results that are rounded to float. */
+static inline double add_scaled_f(float a, float b, double alpha) {
+  return (double)a + alpha * (double)b;
+}
+
+static inline double sub_scaled_f(float a, float b, double alpha) {
+  return (double)a - alpha * (double)b;
+}
+
+/* Fused: a product that leaves the range of double spoils no sum within it. */
 static inline double add_scaled_d(double a, double b, double alpha) {
-  return a + alpha * b;
+  return fma(alpha, b, a);
 }
 
 static inline double sub_scaled_d(double a, double b, double alpha) {
-  return a - alpha * b;
+  return fma(-alpha, b, a);
 }
 
 static inline double rsqrt_d(double a) {

@@ -16,7 +16,7 @@ REF_BINARY_INTEGERS(add, add_i(a, b))
 REF_LOOP_2(add_bool, bool, bool, bool, a | b)
 static const fl_iter_loop add_loops[REF_DTYPES] = {REF_ALL_LOOPS(add)};
 
-REF_BINARY_FLOATS(add_scaled, (float)add_scaled_d(a, b, k0.f), add_scaled_d(a, b, k0.f))
+REF_BINARY_FLOATS(add_scaled, (float)add_scaled_f(a, b, k0.f), add_scaled_d(a, b, k0.f))
 REF_BINARY_INTEGERS(add_scaled, add_i(a, mul_i(k0.i, b)))
 REF_LOOP_2(add_scaled_bool, bool, bool, bool, a | (k0.i & b))
 static const fl_iter_loop add_scaled_loops[REF_DTYPES] = {REF_ALL_LOOPS(add_scaled)};
@@ -25,7 +25,7 @@ REF_BINARY_FLOATS(sub, a - b, a - b)
 REF_BINARY_INTEGERS(sub, sub_i(a, b))
 static const fl_iter_loop sub_loops[REF_DTYPES] = {REF_NUMBER_LOOPS(sub)};
 
-REF_BINARY_FLOATS(sub_scaled, (float)sub_scaled_d(a, b, k0.f), sub_scaled_d(a, b, k0.f))
+REF_BINARY_FLOATS(sub_scaled, (float)sub_scaled_f(a, b, k0.f), sub_scaled_d(a, b, k0.f))
 REF_BINARY_INTEGERS(sub_scaled, sub_i(a, mul_i(k0.i, b)))
 static const fl_iter_loop sub_scaled_loops[REF_DTYPES] = {REF_NUMBER_LOOPS(sub_scaled)};
 
