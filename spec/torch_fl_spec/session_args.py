@@ -79,7 +79,7 @@ class Frame:
     def convert(self, arg: Any, ctype: Any) -> Any:
         """A C value of `ctype` for one ARG; pointers point into this frame's loans."""
         if not isinstance(arg, Mapping):
-            if ctype.kind == "pointer":
+            if ctype.kind in ("pointer", "function"):
                 return ffi.cast(ctype, arg or 0)
             if arg is None:
                 return 0
