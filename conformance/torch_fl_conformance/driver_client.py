@@ -36,6 +36,7 @@ class DriverConfig:
     mask: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()  # variables of the judge's environment that the kit names
     env: Mapping[str, str] = field(default_factory=dict)  # further variables, set as given
+    log: bool = False  # give the plugin a log function instead of NULL
     watchdog: float = 30.0  # seconds without an answer until the process counts as hung
 
     def session_arguments(self) -> dict[str, Any]:
@@ -46,6 +47,7 @@ class DriverConfig:
             "grease": self.grease,
             "host_minor": self.host_minor,
             "mask": list(self.mask),
+            "log": self.log,
         }
 
     def environment(self) -> dict[str, str]:
@@ -70,6 +72,8 @@ class Driver:
         self._commands = self._answers = -1
         self._stderr: IO[bytes] | None = None
         self._names = 0
+        self._row = "run"
+        self._number = 0
         self._description: dict[str, Any] | None = None
 
     @property
@@ -107,8 +111,12 @@ class Driver:
         self.transcript.begin_case()
         self.memory.reset()
 
-    def begin_row(self) -> None:
-        """A new row begins: the transcript is empty but for opening the devices."""
+    def begin_row(self, row: str, seed: int = 0) -> None:
+        """A new row begins: the transcript is empty but for opening the devices.
+
+        What GREASE draws from here on follows from row and seed, not from the rows before.
+        """
+        self._row, self._number = f"{seed}:{row}", 0
         self.transcript.begin_row()
         self.memory.reset()
 
@@ -120,6 +128,9 @@ class Driver:
         PluginRefused when a fresh process had to be started and the plugin did not load.
         """
         self.start()
+        if command.get("do") != "describe":
+            self._number += 1
+            command = {**command, "number": f"{self._row}:{self._number}"}
         self.transcript.add(command, self.memory)
         return self._exchange(command, self.config.watchdog + (timeout or 0.0))
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy
 
 FreshDriver = Callable[..., Driver]
-"""fresh_driver(*, host_minor=0, mask=(), grease=True, options=None, env=None) -> Driver"""
+"""fresh_driver(*, host_minor=0, mask=(), grease=True, log=False, options=None, env=None) -> Driver"""
 
 
 @pytest.fixture(scope="session")
@@ -97,10 +97,9 @@ def driver(request: pytest.FixtureRequest, row: Row, worker_driver: Driver, sett
     """
     if broke_before(request.config):
         worker_driver.stop()
-        worker_driver.begin_row()
         if settings.healthy and not is_healthy(worker_driver):
             raise Collateral("an earlier row left the device unable to move 64 bytes, in a fresh process too")
-    worker_driver.begin_row()
+    worker_driver.begin_row(row.id, settings.seed)
     worker_driver.describe()
     row.on_case = worker_driver.begin_case
     row.driver = worker_driver
@@ -129,6 +128,7 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
             host_minor: int = 0,
             mask: tuple[str, ...] = (),
             grease: bool = True,
+            log: bool = False,
             options: str | None = None,
             env: Mapping[str, str] | None = None,
         ) -> Driver:
@@ -137,10 +137,12 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
                 host_minor=host_minor,
                 mask=mask,
                 grease=grease,
+                log=log,
                 options=settings.driver.options if options is None else options,
                 env={**settings.driver.env, **(env or {})},
             )
             made = Driver(config)
+            made.begin_row(row.id, settings.seed)
             stack.callback(made.close)
             if row.driver is None:
                 row.driver = made

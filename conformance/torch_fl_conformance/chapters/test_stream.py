@@ -1,0 +1,562 @@
+"""Chapter stream: order within and across streams, events, waits, host tasks (FL-STREAM-001 to 009 and 011)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from torch_fl_spec import abi as header
+
+from torch_fl_conformance.arguments import out, struct, task
+from torch_fl_conformance.edges import Bench, event_cells, fifo_cells, host_cells, run_cell
+from torch_fl_conformance.effort import Effort
+from torch_fl_conformance.facade import Abi
+from torch_fl_conformance.handles import Gate, Stream
+from torch_fl_conformance.ordering import eventually, still_pending
+from torch_fl_conformance.payload import WORD, Affine, affine, words_of
+from torch_fl_conformance.row import Row
+from torch_fl_conformance.rule import rule
+
+WORDS = 32
+SIZE = WORDS * WORD
+
+
+def gates_work(abi: Abi) -> bool:
+    """Whether streams can be stalled: not on an INLINE device, where the submit would wait for the gate."""
+    return abi.device_info("d0")["execution_model"] == "ASYNC"
+
+
+@rule("FL-STREAM-001")
+def test_submission_order_is_execution_order(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
+    """What the host submits later starts later: values written by the host between submits are seen in order."""
+    stream, block = abi.stream(), abi.alloc("d0", SIZE)
+    source = abi.host_buffer(SIZE)
+    for trial in range(effort.pick(20, 200)):
+        row.case(trial=trial)
+        values = [int(v) for v in rng.choice(256, 4, replace=False)]
+        targets = [abi.host_buffer(SIZE) for _ in values]
+        for value, target in zip(values, targets, strict=True):
+            abi.write(source, bytes([value]) * SIZE)
+            abi.copy(stream, block, source)
+            abi.copy(stream, target, block)
+        abi.sync(stream)
+        for value, target in zip(values, targets, strict=True):
+            got = abi.read(target)
+            row.check(
+                got == bytes([value]) * SIZE,
+                "a copy saw the value of another statement than the one before it",
+                expected=value,
+                got=got[:4].hex(),
+            )
+            abi.release_host(target)
+
+
+@rule("FL-STREAM-002")
+def test_streams_are_fifo(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
+    """Every pair of operations in one stream runs in order, and so do long mixed chains."""
+    bench = Bench(abi, row, rng)
+    for cell in fifo_cells():
+        run_cell(bench, cell)
+    for chain in range(effort.pick(4, 30)):
+        _mixed_chain(row, abi, rng, chain, effort.pick(60, 1000))
+    if gates_work(abi):
+        row.require("gated")
+
+
+def _mixed_chain(row: Row, abi: Abi, rng: np.random.Generator, chain: int, length: int) -> None:
+    """A chain in which each operation reads what the one before it wrote, submitted behind a gate."""
+    payload = Affine.of(abi)
+    stream = abi.stream()
+    blocks = [abi.alloc("d0", SIZE) for _ in range(3)]
+    b = rng.integers(0, 2**32, WORDS, dtype=np.uint32)
+    state = rng.integers(0, 2**32, WORDS, dtype=np.uint32)
+    abi.upload(stream, blocks[0], state.tobytes())
+    abi.upload(stream, blocks[2], b.tobytes())
+    row.case(chain=chain, operations=length)
+    gate = abi.gate(stream) if gates_work(abi) else None
+    here, tickets, order = 0, abi.driver.name("t"), []
+    for step in range(length):
+        kind = rng.choice(("kernel", "copy", "fill", "task"), p=(0.5, 0.3, 0.1, 0.1))
+        if kind == "kernel" and payload is not None:
+            a = int(rng.integers(1, 2**31)) | 1
+            payload.run(stream, blocks[1 - here], blocks[here], blocks[2], a, WORDS)
+            state, here = affine(a, state, b), 1 - here
+        elif kind == "fill":
+            word = int(rng.integers(0, 2**32))
+            abi.fill(stream, blocks[here], word, WORD, 8)
+            state = state.copy()
+            state[:8] = word
+        elif kind == "task":
+            abi.ticket_task(stream, tickets, step)
+            order.append(step)
+        else:
+            abi.copy(stream, blocks[1 - here], blocks[here])
+            here = 1 - here
+    if gate is not None:
+        gate.open()
+    got = words_of(abi.download(stream, blocks[here]))
+    row.check(
+        np.array_equal(got, state),
+        "a chain of operations did not run in order",
+        got=got[:4],
+        expected=state[:4],
+    )
+    row.check(
+        abi.tickets(tickets) == order,
+        "host tasks of one stream did not run in order",
+        got=abi.tickets(tickets),
+    )
+    abi.destroy(stream)
+    for block in blocks:
+        abi.free(block)
+
+
+def _flag(abi: Abi) -> tuple[Callable[[Stream], None], Callable[[], bool]]:
+    """(set it in a stream's order, whether it is set): a host task that counts, so that looking disturbs nothing."""
+    name = abi.driver.name("flag")
+    return (lambda stream: abi.count_task(stream, name)), (lambda: abi.count(name)["calls"] > 0)
+
+
+@rule("FL-STREAM-003")
+def test_a_record_covers_all_earlier_work(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
+    """A record completes after everything submitted before it; each record starts a new generation."""
+    if not gates_work(abi):
+        bench = Bench(abi, row, rng)
+        for cell in event_cells(len(abi.devices)):
+            run_cell(bench, cell)
+        return
+    row.require("gated", "re-record", "many generations")
+    for position in ("head", "middle", "last"):
+        _record_behind(row, abi, position)
+    _re_record(row, abi)
+    _many_generations(row, abi, effort.pick(300, 1500))
+
+
+def _record_behind(row: Row, abi: Abi, position: str) -> None:
+    """The event stays pending while the gate stands anywhere before it, as the last operation too."""
+    row.case(gate=position)
+    stream, event, block = abi.stream(), abi.event(), abi.alloc("d0", SIZE)
+    if position != "head":
+        abi.fill(stream, block, 1)
+    gate = abi.gate(stream)
+    if position != "last":
+        abi.fill(stream, block, 2)
+    abi.record(event, stream)
+    still_pending(
+        abi,
+        row,
+        lambda: abi.query(event) == header.FL_OK,
+        "an event was complete before the work recorded in it",
+    )
+    result = abi.call("event.sync", event, 1_000_000)
+    row.check(result.status == header.FL_TIMEOUT, f"{result} on a pending event with 1 ms, expected TIMEOUT")
+    gate.open()
+    abi.sync(event)
+    row.check(abi.query(event) == header.FL_OK, "an event that has been synced is not complete")
+    abi.destroy(event)
+    abi.destroy(stream)
+
+
+def _re_record(row: Row, abi: Abi) -> None:
+    """After a second record the event is pending again, and complete only with that one."""
+    row.case(what="re-record")
+    row.label("re-record")
+    first, second, event = abi.stream(), abi.stream(), abi.event()
+    abi.record(event, first)
+    abi.sync(event)
+    gate = abi.gate(second)
+    abi.record(event, second)
+    still_pending(
+        abi,
+        row,
+        lambda: abi.query(event) == header.FL_OK,
+        "a re-recorded event is complete as of its first record",
+    )
+    gate.open()
+    abi.sync(event)
+
+
+def _many_generations(row: Row, abi: Abi, count: int) -> None:
+    """Generations do not wrap: hundreds of records, each waited for behind its own gate at the wrap points."""
+    row.label("many generations")
+    stream, other, event = abi.stream(), abi.stream(), abi.event()
+    for number in range(1, count + 1):
+        row.case(generation=number)
+        if number not in (2, 128, 255, 256, 257, 258, 512, 513, 1024, 1025):
+            abi.record(event, stream)
+            continue
+        gate = abi.gate(stream)
+        abi.record(event, stream)
+        set_flag, is_set = _flag(abi)
+        abi.wait(other, event)
+        set_flag(other)
+        still_pending(abi, row, is_set, "a wait on a late generation of an event did not hold", generation=number)
+        gate.open()
+        abi.sync(event)
+        row.check(eventually(is_set), "a wait on a late generation of an event never ended", generation=number)
+
+
+@rule("FL-STREAM-004")
+def test_waits_bind_to_the_generation_at_the_call(row: Row, abi: Abi, rng: np.random.Generator) -> None:
+    """All edges by event, and the bindings that one-bit events get wrong."""
+    bench = Bench(abi, row, rng)
+    for cell in event_cells(len(abi.devices)):
+        run_cell(bench, cell)
+    if not gates_work(abi):
+        return
+    row.require("gated", "re-record releases", "re-record does not release early", "fan-out")
+    for waiter_device in ("d0", "d1")[: len(abi.devices)]:
+        _later_record_changes_nothing(row, abi, waiter_device)
+        _later_record_is_not_awaited_early(row, abi, waiter_device)
+        _fan_out(row, abi, waiter_device)
+
+
+def _later_record_changes_nothing(row: Row, abi: Abi, waiter_device: str) -> None:
+    """A waiter is released by the generation it bound to, though the event is recorded again behind a stall."""
+    row.case(what="re-record after wait", waiter=waiter_device)
+    row.label("re-record releases")
+    first, second, waiter, event = abi.stream(), abi.stream(), abi.stream(waiter_device), abi.event()
+    gate, later = abi.gate(first), abi.gate(second)
+    abi.record(event, first)
+    set_flag, is_set = _flag(abi)
+    abi.wait(waiter, event)
+    set_flag(waiter)
+    abi.record(event, second)
+    still_pending(abi, row, is_set, "a wait did not hold", waiter=waiter_device)
+    gate.open()
+    row.check(
+        eventually(is_set),
+        "a waiter was not released by its generation: a later record blocks it",
+        waiter=waiter_device,
+    )
+    still_pending(abi, row, lambda: abi.query(event) == header.FL_OK, "an event re-recorded behind a stall is complete")
+    later.open()
+    abi.sync(waiter)
+
+
+def _later_record_is_not_awaited_early(row: Row, abi: Abi, waiter_device: str) -> None:
+    """A waiter bound to a stalled generation is not released by a later record that completes at once."""
+    row.case(what="record that completes at once after wait", waiter=waiter_device)
+    row.label("re-record does not release early")
+    first, second, waiter, event = abi.stream(), abi.stream(), abi.stream(waiter_device), abi.event()
+    gate = abi.gate(first)
+    abi.record(event, first)
+    set_flag, is_set = _flag(abi)
+    abi.wait(waiter, event)
+    set_flag(waiter)
+    abi.record(event, second)
+    abi.sync(second)
+    still_pending(abi, row, is_set, "a waiter was released by a later record of its event", waiter=waiter_device)
+    gate.open()
+    row.check(eventually(is_set), "a waiter was never released", waiter=waiter_device)
+    abi.sync(waiter)
+
+
+def _fan_out(row: Row, abi: Abi, waiter_device: str) -> None:
+    """Every one of several waiters holds, and every one is released."""
+    row.case(what="fan-out", waiter=waiter_device)
+    row.label("fan-out")
+    stream, event = abi.stream(), abi.event()
+    waiters = [abi.stream(waiter_device) for _ in range(4)]
+    flags = [_flag(abi) for _ in waiters]
+    gate = abi.gate(stream)
+    abi.record(event, stream)
+    for waiter, (set_flag, _) in zip(waiters, flags, strict=True):
+        abi.wait(waiter, event)
+        set_flag(waiter)
+    still_pending(abi, row, lambda: any(is_set() for _, is_set in flags), "one of several waits did not hold")
+    gate.open()
+    for number, (_, is_set) in enumerate(flags):
+        row.check(eventually(is_set), "one of several waiters was never released", waiter=number)
+
+
+@rule("FL-STREAM-005")
+def test_completion_is_told_in_time_and_never_early(
+    row: Row, abi: Abi, rng: np.random.Generator, effort: Effort
+) -> None:
+    """query, event_sync, stream_sync and device_sync: all edges that the host waits for, and early answers."""
+    bench = Bench(abi, row, rng)
+    for cell in host_cells():
+        run_cell(bench, cell)
+    if not gates_work(abi):
+        return
+    row.require("gated", "only the running operation remains", "fifth stream")
+    _only_the_running_operation(row, abi, effort.pick(300, 10_000))
+    _fifth_stream(row, abi)
+    _timeouts(row, abi)
+
+
+def _only_the_running_operation(row: Row, abi: Abi, queries: int) -> None:
+    """The gate is the last operation and has begun: the queue is empty, the stream is not idle."""
+    stream, event = abi.stream(), abi.event()
+    gate = abi.gate(stream)
+    row.check(eventually(lambda: gate.state()["entered"]), "a host task on an idle stream never ran")
+    row.label("only the running operation remains")
+    for number in range(queries):
+        row.case(query=number)
+        row.check(abi.query(stream) == header.FL_NOT_READY, "stream_query is not NOT_READY while a task runs")
+    for function, handle in (("stream.sync", stream), ("device.sync", "d0")):
+        result = abi.call(function, handle, 2_000_000)
+        row.check(result.status == header.FL_TIMEOUT, f"{result} while a host task runs, expected TIMEOUT")
+    abi.record(event, stream)
+    gate.open()
+    row.check(
+        eventually(lambda: abi.query(stream) == header.FL_OK),
+        "stream_query did not become OK without further calls",
+    )
+    row.check(eventually(lambda: abi.query(event) == header.FL_OK), "event_query did not become OK by itself")
+
+
+def _fifth_stream(row: Row, abi: Abi) -> None:
+    """device_sync covers every stream, not just the first ones or those of default priority."""
+    info = abi.device_info("d0")
+    priorities = [0, 0, 0, 0, info["priority_greatest"], info["priority_least"], 0]
+    streams = [abi.stream(priority=priority) for priority in priorities]
+    for position in (4, 5, 6):
+        row.case(gated_stream=position, priority=priorities[position])
+        row.label("fifth stream")
+        gate = abi.gate(streams[position])
+        abi.queue("syncer", "device.sync", "d0", 20_000_000_000)
+        still_pending(
+            abi,
+            row,
+            lambda: not abi.join("syncer", 0.0)[1],
+            "device_sync returned though a stream is stalled",
+        )
+        gate.open()
+        results, pending = abi.join("syncer", 20.0)
+        row.check(not pending and results[-1].ok, "device_sync did not return after all streams went on")
+
+
+def _timeouts(row: Row, abi: Abi) -> None:
+    """Timeout 0 polls, a short one ends in TIMEOUT, and both change nothing."""
+    stream, event = abi.stream(), abi.event()
+    gate = abi.gate(stream)
+    abi.record(event, stream)
+    for function, handle in (("stream.sync", stream), ("event.sync", event), ("device.sync", "d0")):
+        for timeout in (0, 1_000_000):
+            row.case(function=function, timeout_ns=timeout)
+            abi.queue("poller", function, handle, timeout)
+            results, pending = abi.join("poller", 10.0)
+            if pending:
+                gate.open()
+                row.fail(f"{function} with a timeout of {timeout} ns was still waiting after 10 s")
+            status = results[-1].status_name
+            row.check(status == "TIMEOUT", f"{function} on pending work: {status}, expected TIMEOUT")
+    gate.open()
+    for function, handle in (("stream.sync", stream), ("event.sync", event), ("device.sync", "d0")):
+        abi.ok(function, handle, 20_000_000_000)
+        row.case(function=function, timeout_ns=0)
+        row.check(abi.call(function, handle, 0).ok, f"{function} with timeout 0 on completed work is not OK")
+
+
+@rule("FL-STREAM-006")
+def test_events_without_a_record_and_without_a_handle(row: Row, abi: Abi) -> None:
+    """A never-recorded event is complete and holds nobody; a destroyed one still holds those who wait."""
+    for device in ("d0", "d1")[: len(abi.devices)]:
+        row.case(what="never recorded", device=device)
+        event, stream = abi.event(device), abi.stream(device)
+        row.check(abi.query(event) == header.FL_OK, "event_query of a never-recorded event is not OK")
+        abi.queue("waiter", "event.sync", event, 10_000_000_000)
+        results, pending = abi.join("waiter", 12.0)
+        row.check(not pending and results[-1].ok, "event_sync of a never-recorded event does not return OK")
+        set_flag, is_set = _flag(abi)
+        abi.wait(stream, event)
+        set_flag(stream)
+        row.check(eventually(is_set, 10.0), "a wait on a never-recorded event blocks its stream")
+    if not gates_work(abi):
+        return
+    row.require("gated")
+    for device in ("d0", "d1")[: len(abi.devices)]:
+        row.case(what="destroyed", waiter=device)
+        first, waiter, event = abi.stream(), abi.stream(device), abi.event()
+        gate = abi.gate(first)
+        abi.record(event, first)
+        set_flag, is_set = _flag(abi)
+        abi.wait(waiter, event)
+        set_flag(waiter)
+        abi.destroy(event)
+        still_pending(abi, row, is_set, "destroying an event released those who wait for it", waiter=device)
+        gate.open()
+        row.check(eventually(is_set), "a waiter on a destroyed event was never released", waiter=device)
+
+
+@rule("FL-STREAM-007")
+def test_nothing_else_orders(row: Row, abi: Abi) -> None:
+    """Behind a stalled stream, create, plan, query and (unless declared) alloc and free do not wait."""
+    if not gates_work(abi):
+        row.case(what="INLINE")
+        row.note("INLINE: no work is ever pending, so that nothing could wait for it")
+        _calls_that_must_not_wait(row, abi, None)
+        return
+    row.require("gated")
+    stream = abi.stream()
+    gate = abi.gate(stream)
+    row.label("gated")
+    _calls_that_must_not_wait(row, abi, gate)
+    row.check(not gate.state()["done"], "the gate opened by itself")
+    gate.open()
+    abi.sync(stream)
+
+
+def _calls_that_must_not_wait(row: Row, abi: Abi, gate: Gate | None) -> None:
+    device = abi.device_info("d0")
+    idle, event, payload = abi.stream(), abi.event(), Affine.of(abi)
+    block = abi.alloc("d0", SIZE) if not device["alloc_may_wait"] else None
+    calls: list[tuple[str, list[object]]] = [
+        (
+            "stream.create",
+            ["d0", struct("fl_stream_create_args"), out("fl_stream", save=abi.driver.name("s"))],
+        ),
+        ("event.create", ["d0", struct("fl_event_create_args"), out("fl_event", save=abi.driver.name("e"))]),
+        ("stream.query", [idle]),
+        ("event.query", [event]),
+        ("stream.sync", [idle, 0]),
+        ("device.info", ["d0", out("fl_device_info")]),
+        ("memory.info", ["d0", out("uint64_t"), out("uint64_t")]),
+        ("kernel.kernels", ["d0", out("const fl_kernel_table*")]),
+    ]
+    if block is not None:
+        name = abi.driver.name("b")
+        args = struct("fl_mem_alloc_args", {"bytes": 4096})
+        calls += [
+            ("memory.alloc", ["d0", args, out("uint64_t", save=name)]),
+            ("memory.free", ["d0", name, 4096]),
+        ]
+    for function, arguments in calls:
+        row.case(function=function)
+        abi.queue("free", function, *arguments)
+        results, pending = abi.join("free", 10.0)
+        if pending and gate is not None:
+            gate.open()
+        row.check(not pending, f"{function} waits for a stream that it has nothing to do with")
+        row.check(results[-1].ok, f"{results[-1]} behind a stalled stream, expected OK")
+    if payload is not None:
+        row.case(function="plan")
+        payload.prepare(WORDS)
+
+
+@rule("FL-STREAM-008")
+def test_submits_keep_their_execution_model(row: Row, abi: Abi, effort: Effort) -> None:
+    """ASYNC: 256 submits of each kind return behind a stall. INLINE: each effect is there when its submit returns."""
+    if gates_work(abi):
+        row.require("gated", "256 outstanding")
+        for kind in ("kernel", "copy", "fill", "record", "wait", "task"):
+            _submits_return(row, abi, kind)
+    else:
+        row.require("inline")
+        _inline_effects(row, abi, effort.pick(5, 50))
+
+
+def _submits_return(row: Row, abi: Abi, kind: str) -> None:
+    row.case(kind=kind, outstanding=256)
+    stream, event, never = abi.stream(), abi.event(), abi.event()
+    left, right, b = (abi.alloc("d0", SIZE) for _ in range(3))
+    payload = Affine.of(abi)
+    if payload is not None:
+        payload.prepare(WORDS)
+    counter = abi.driver.name("c")
+    gate = abi.gate(stream)
+    for _ in range(256):
+        match kind:
+            case "kernel" if payload is not None:
+                abi.queue(
+                    "submitter",
+                    "kernel.run",
+                    payload.kernel,
+                    stream,
+                    *payload.call_args(WORDS, left, right, b, 3),
+                )
+            case "copy":
+                abi.queue("submitter", "memory.copy", stream, abi.copy_args(left, right))
+            case "fill":
+                abi.queue("submitter", "memory.fill", stream, left, 0, 7, 1, SIZE)
+            case "record":
+                abi.queue("submitter", "event.record", event, stream)
+            case "wait":
+                abi.queue("submitter", "stream.wait_event", stream, never)
+            case "task":
+                abi.queue("submitter", "stream.host_task", stream, task("count", counter))
+    results, pending = abi.join("submitter", 30.0)
+    closed = not gate.state()["done"]
+    gate.open()
+    row.check(not pending, f"{len(results)} of 256 {kind} submits returned behind a stalled stream within 30 s")
+    row.check(closed, "the gate opened by itself")
+    for result in results:
+        row.check(result.ok, f"{result} behind a stalled stream, expected OK")
+    row.label("gated", "256 outstanding")
+    abi.sync(stream)
+    abi.destroy(stream)
+
+
+def _inline_effects(row: Row, abi: Abi, trials: int) -> None:
+    stream, event = abi.stream(), abi.event()
+    block, buffer = abi.alloc("d0", SIZE), abi.host_buffer(SIZE)
+    row.label("inline")
+    for trial in range(trials):
+        row.case(trial=trial)
+        value = trial % 255 + 1
+        abi.fill(stream, block, value)
+        abi.copy(stream, buffer, block)
+        row.check(abi.read(buffer) == bytes([value]) * SIZE, "an INLINE submit returned before its effect was there")
+        set_flag, is_set = _flag(abi)
+        set_flag(stream)
+        row.check(is_set(), "a host task had not run when its INLINE submit returned")
+        abi.record(event, stream)
+        row.check(abi.query(stream) == header.FL_OK, "stream_query of an INLINE device is not OK")
+        row.check(abi.query(event) == header.FL_OK, "event_query of an INLINE device is not OK")
+
+
+@rule("FL-STREAM-009")
+def test_a_stalled_stream_stops_no_other(row: Row, abi: Abi) -> None:
+    """Where independent_streams is declared, copies, fills and kernels of other streams complete meanwhile."""
+    if not gates_work(abi):
+        row.case(what="INLINE")
+        row.note("INLINE: no stream is ever stalled")
+        return
+    for device in ("d0", "d1")[: len(abi.devices)]:
+        if not abi.device_info(device)["independent_streams"]:
+            row.case(device=device)
+            row.note(f"{device} declares that its streams are not independent")
+            row.label("gated")
+            continue
+        stalled, others = abi.stream(device), [abi.stream(device) for _ in range(3)]
+        gate = abi.gate(stalled)
+        row.label("gated")
+        for number, other in enumerate(others):
+            row.case(device=device, stream=number)
+            block, target = abi.alloc(device, SIZE), abi.alloc(device, SIZE)
+            abi.fill(other, block, 0x3D)
+            abi.copy(other, target, block)
+            payload = Affine.of(abi, device)
+            if payload is not None:
+                payload.run(other, block, target, target, 1, WORDS)
+            result = abi.call("stream.sync", other, 10_000_000_000, timeout=10.0)
+            if not result.ok:
+                gate.open()
+            row.check(result.ok, f"work of one stream does not complete while another is stalled: {result}")
+        row.check(not gate.state()["done"], "the gate opened by itself")
+        gate.open()
+        abi.sync(stalled)
+    row.require("gated")
+
+
+@rule("FL-STREAM-011")
+def test_priorities_are_hints_within_a_range(row: Row, abi: Abi, rng: np.random.Generator) -> None:
+    """Any priority of the declared range works and changes no result; one outside is refused."""
+    for index, info in enumerate(abi.devices):
+        device = f"d{index}"
+        least, greatest = info["priority_least"], info["priority_greatest"]
+        row.case(device=device, least=least, greatest=greatest)
+        row.check(greatest <= 0 <= least, "the range of priorities does not hold 0", least=least, greatest=greatest)
+        for priority in (least + 1, greatest - 1, 2**31 - 1, -(2**31)):
+            row.case(device=device, priority=priority)
+            args = struct("fl_stream_create_args", {"priority": priority})
+            abi.expect(header.FL_INVALID_ARGUMENT, "stream.create", device, args, out("fl_stream"))
+        for priority in sorted({least, 0, greatest}):
+            row.case(device=device, priority=priority)
+            stream = abi.stream(device, priority)
+            block = abi.alloc(device, SIZE)
+            data = rng.integers(0, 256, SIZE, dtype=np.uint8).tobytes()
+            abi.upload(stream, block, data)
+            row.check(abi.download(stream, block) == data, "a stream of this priority gives other results")
