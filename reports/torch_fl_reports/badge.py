@@ -13,7 +13,7 @@ from typing import Any
 import anybadge  # type: ignore[import-untyped]
 
 from torch_fl_reports.model import Report
-from torch_fl_reports.totals import HARMLESS
+from torch_fl_reports.totals import HARMLESS, SUITE_TROUBLE
 
 LABEL = "Torch-FL conformance"
 _COLOURS = {"brightgreen": "#2da44e", "red": "#cf222e", "lightgrey": "#8b949e"}
@@ -37,10 +37,11 @@ def badge_of(report: Report) -> Badge:
         if exceptions:
             parts.append(f"{exceptions} exception{'s' if exceptions > 1 else ''}")
         return Badge(LABEL, " · ".join(parts), "brightgreen")
-    failed = sum(row.verdict not in HARMLESS for row in report.rows)
+    failed = sum(row.verdict not in HARMLESS | SUITE_TROUBLE for row in report.rows)
     if failed:
         return Badge(LABEL, f"{level} · {failed} of {len(report.rows)} rows failed", "red")
-    if report.run.interrupted or report.run.partial:
+    troubled = any(row.verdict in SUITE_TROUBLE for row in report.rows)
+    if report.run.interrupted or report.run.partial or troubled:
         return Badge(LABEL, f"{level} · incomplete run", "lightgrey")
     return Badge(LABEL, f"{level} · not passed", "red")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from torch_fl_reports import totals
@@ -51,11 +52,7 @@ def summarise(report: Report) -> Summary:
         headline=headline,
         reasons=decision.reasons,
         chapters=tuple(_chapter(name, groups[name]) for name in sorted(groups, key=_place)),
-        failing=tuple(
-            row
-            for row in report.rows
-            if row.verdict not in totals.HARMLESS or (row.verdict == "not-claimed" and row.id in required)
-        ),
+        failing=_failing(report.rows, required),
         unclaimed=tuple(row for row in report.rows if isinstance(row, OperatorRow) and row.verdict == "not-claimed"),
         waived=tuple(row for row in report.rows if row.verdict == "waived"),
         worst=_worst(report.rows),
@@ -95,6 +92,16 @@ def _chapter(name: str, rows: list[Row]) -> Chapter:
         verdicts=totals.count(rows),
         worst=None if worst is None else worst[1],
     )
+
+
+def _failing(rows: list[Row], required: Collection[str]) -> tuple[Row, ...]:
+    """Rows that stand in the way, shown defects first, the suite's own troubles last."""
+    found = [
+        row
+        for row in rows
+        if row.verdict not in totals.HARMLESS or (row.verdict == "not-claimed" and row.id in required)
+    ]
+    return tuple(sorted(found, key=lambda row: row.verdict in totals.SUITE_TROUBLE))
 
 
 def _worst(rows: list[Row]) -> tuple[str, float | str] | None:

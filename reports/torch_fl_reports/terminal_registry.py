@@ -65,7 +65,7 @@ def show_verification(results: Mapping[str, tuple[Reason, ...]]) -> None:
         console.print(state, plugin, soft_wrap=True)
         _show_reasons(console, reasons)
     bad = sum(bool(reasons) for reasons in results.values())
-    console.print(f"{len(results)} entries, {bad} bad")
+    console.print(f"entries: {len(results)}, bad: {bad}")
 
 
 def _show_reasons(console: Console, reasons: tuple[Reason, ...]) -> None:

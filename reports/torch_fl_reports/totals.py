@@ -21,6 +21,9 @@ ORDER: tuple[Verdict, ...] = (
 )
 """All verdicts in the order in which they are shown."""
 
+SUITE_TROUBLE: frozenset[Verdict] = frozenset({"error", "collateral"})
+"""Verdicts that say nothing about the row's own subject: no certificate, but no defect shown either."""
+
 HARMLESS: frozenset[Verdict] = frozenset({"pass", "not-claimed", "waived"})
 """Verdicts that do not by themselves keep a run from being certified."""
 

@@ -31,12 +31,18 @@ def test_a_waived_row_is_printed_on_the_badge() -> None:
     assert badge_of(_report("waived")).message == "core-1.0-candidate · self-run · 1 exception"
 
 
-@pytest.mark.parametrize("verdict", ["fail", "crash", "hang", "no-power", "error", "collateral"])
+@pytest.mark.parametrize("verdict", ["fail", "crash", "hang", "no-power"])
 def test_failed_rows_are_counted(verdict: str) -> None:
     report = _report(verdict)
     badge = badge_of(report)
     assert badge.message == f"core-1.0-candidate · 1 of {len(report.rows)} rows failed"
     assert badge.colour == "red"
+
+
+@pytest.mark.parametrize("verdict", ["error", "collateral"])
+def test_trouble_of_the_suite_is_not_the_plugins_failure(verdict: str) -> None:
+    badge = badge_of(_report(verdict))
+    assert (badge.message, badge.colour) == ("core-1.0-candidate · incomplete run", "lightgrey")
 
 
 @pytest.mark.parametrize("field", ["partial", "interrupted"])

@@ -181,3 +181,19 @@ def test_worst_of_words_beats_numbers() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_shown_defects_come_before_troubles_of_the_suite() -> None:
+    run = honest.run_data()
+    rows = honest.rows(run)
+    for index, verdict in enumerate(["error", "collateral", "hang", "fail"]):
+        rows[index]["verdict"] = verdict
+    failing = summarise(assemble(run, rows)).failing
+    assert [row.verdict for row in failing] == ["hang", "fail", "error", "collateral"]
+
+
+def test_chapters_stand_in_the_specifications_order(honest_report: Report) -> None:
+    names = [chapter.name for chapter in summarise(honest_report).chapters]
+    assert names[:4] == ["load", "version", "error", "thread"]
+    assert names.index("kernel") + 1 == names.index("kernel.contraction")
+    assert names[-1] == "extension.pinned"

@@ -61,7 +61,7 @@ def test_from_report_to_entry(shop: dict[str, Path]) -> None:
     assert "valid" in listed.output
     verified = run("verify", "--registry", shop["registry"])
     assert verified.exit_code == 0, verified.output
-    assert "1 entries, 0 bad" in verified.output
+    assert "entries: 1, bad: 0" in verified.output
 
 
 def test_a_signed_envelope_can_be_handed_in_without_the_key(shop: dict[str, Path], tmp_path: Path) -> None:
