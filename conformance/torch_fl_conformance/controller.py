@@ -24,6 +24,7 @@ from torch_fl_conformance.recording import REPORT_ATTRIBUTE, REPRODUCER_FOLDER
 from torch_fl_conformance.settings import RunSettings
 
 CERTIFIED, NOT_CERTIFIED, HARNESS_ERROR, INTERRUPTED = 0, 1, 3, 130
+_REGULAR_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 WORKER_DESELECTED = "torch_fl_deselected"
 
 
@@ -37,6 +38,7 @@ class Controller:
         self.doubled: list[str] = []
         self.reproducers: dict[str, Path] = {}
         self.interrupted = False
+        self.uncollected = False
         self.deselected = 0
         self.report: Report | None = None
         self.failure: str | None = None  # why there is no report
@@ -46,11 +48,21 @@ class Controller:
         staging.mkdir(parents=True, exist_ok=True)
         self.journal = staging / "rows.jsonl"
 
+    def pytest_report_header(self) -> str:
+        """What is judged, and where its rows can be read while they come."""
+        settings = self.settings
+        judged = f"{settings.vendor} {settings.description['version']}, profile {settings.profile}"
+        return f"torch-fl: {judged}, effort {settings.effort.name}, seed {settings.seed}, rows in {self.journal}"
+
     # -- what happens during the run ------------------------------------------------
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """-k, -m, --deselect, --lf: the run is a selection."""
         self.deselected += len(items)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A chapter that cannot even be imported is the harness's fault."""
+        self.uncollected = self.uncollected or report.failed
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -100,8 +112,8 @@ class Controller:
         rows = completion.complete(self.rows, self.doubled, self.settings, fill=not ended_early)
         errors = any(row["verdict"] == "error" for row in rows) or exitstatus == pytest.ExitCode.INTERNAL_ERROR
         code = INTERRUPTED if self.interrupted else HARNESS_ERROR if errors else NOT_CERTIFIED
-        clean = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if not clean and not self.interrupted and not stopped:
+        clean = exitstatus in _REGULAR_ENDS or self.interrupted or stopped
+        if (self.uncollected or not clean) and not self.interrupted:
             code = HARNESS_ERROR
         verdicts_allow = all(row["verdict"] in ("pass", "not-claimed", "waived") for row in rows)
         if code == NOT_CERTIFIED and verdicts_allow and not partial and not self.settings.in_process:

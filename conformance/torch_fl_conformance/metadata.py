@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import importlib.metadata
 import os
 import platform
 import shlex
@@ -68,15 +69,13 @@ def run_metadata(
 
 def environment(pass_env: Sequence[str]) -> dict[str, Any]:
     """The machine and the software that judged; the kit's variables with their values."""
-    import torch
-
     return {
         "os": _os_name(),
         "kernel": platform.release(),
         "cpu": _cpu_name(),
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": importlib.metadata.version("torch"),
         "env": {name: os.environ[name] for name in pass_env if name in os.environ},
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch_fl_reports.writer import REPORT_FILE
 from torch_fl_spec import abi, kits
 from torch_fl_spec.loader import PluginRefused
 
@@ -42,14 +43,16 @@ def settle(config: pytest.Config) -> RunSettings:
     if not described["devices"]:
         raise PreflightFailed(f"{name}: the plugin loads but reports no device")
     vendor = str(described["name"])
-    report = config.getoption("--report") or f"torch-fl-report/{vendor}"
+    report = (config.invocation_params.dir / (config.getoption("--report") or f"torch-fl-report/{vendor}")).absolute()
+    if report.exists() and not (report / REPORT_FILE).is_file() and not (report.is_dir() and not any(report.iterdir())):
+        raise PreflightFailed(f"--report {report} holds something that is no report; it would not be replaced")
     return RunSettings(
         vendor=vendor,
         profile=profile,
         effort=effort,
         seed=seed,
         in_process=config.getoption("--in-process"),
-        report=str((config.invocation_params.dir / report).absolute()),
+        report=str(report),
         staging=tempfile.mkdtemp(prefix=f"torch-fl-{vendor}-"),
         options=dict(kit.options),
         driver=DriverConfig(**{**vars(driver_config), "watchdog": effort.watchdog}),

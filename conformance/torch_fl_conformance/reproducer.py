@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch_fl_reports.writer import folder_name
+from torch_fl_spec.replay import write_reproducer
+
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.verdicts import Judgement, failure_text
-from torch_fl_reports.writer import folder_name
-from torch_fl_spec.replay import write_reproducer
 
 
 def write_for(row: Row, judgement: Judgement, staging: Path) -> Path | None:

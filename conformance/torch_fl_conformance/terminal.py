@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from torch_fl_conformance.completion import NO_VERDICT
 from torch_fl_reports.model import Report, Row
 from torch_fl_reports.summary import summarise
+
+from torch_fl_conformance.completion import NO_VERDICT
 
 _GRAVITY = ("crash", "hang", "fail", "no-power", "error", "collateral")
 _MOST = 40  # failing rows shown; the report has them all
