@@ -1,0 +1,270 @@
+"""Judges one problem: lays it out in memory, has the driver run it, and looks at everything that came back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import labels
+from .compare import Expected, judge, show
+from .dtypes import Array
+from .expectation import budget_of, elements, expected
+from .failures import RuleViolated
+from .kernel_case import (
+    FL_ASYNC_FAILURE,
+    FL_OK,
+    FL_UNIMPLEMENTED,
+    CaseDriver,
+    CaseResult,
+    KernelCase,
+    Step,
+    StepResult,
+    TensorPlace,
+    run_case,
+)
+from .layout_blocks import Blocks, Layout, fill_blocks, read, stray_write, write
+from .problem import Problem, Tensor
+
+# what outputs, holes, frames and workspace hold before a run; the next run has the complement
+_POISONS = (0xFF, 0xA5, 0x00, 0x7F, 0x5A, 0x80)
+
+
+class CaseFailed(RuleViolated):
+    """A problem on which the plugin broke a rule. violates: rule ids, the likeliest first."""
+
+    def __init__(self, message: str, violates: tuple[str, ...], facts: Mapping[str, Any]) -> None:
+        super().__init__(message, facts)
+        self.violates = violates
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a problem on which all was right showed. worst: the largest err/T, None where nothing has a budget."""
+
+    labels: frozenset[str]
+    worst: float | None
+    where: Any
+
+
+@dataclass
+class _Laid:
+    """A problem in memory: blocks, and each run's elements and images."""
+
+    problem: Problem
+    blocks: Blocks
+    data: list[dict[str, Array]]
+    images: list[dict[str, Array]]
+
+    def layout(self, tensor: Tensor) -> Layout:
+        return self.problem.layouts[tensor.name]
+
+
+def _lay_out(problem: Problem, other_data: bool) -> _Laid:
+    structure = problem.structure
+    tensors = (*structure.inputs, *structure.outs)
+    alias = {structure.outs[0].name: problem.alias} if problem.alias else {}
+    blocks = Blocks.arrange(
+        [(t.name, t.dtype, t.core, problem.layouts[t.name]) for t in tensors],
+        problem.recipe.placement,
+        problem.claim.data_align,
+        alias,
+    )
+    first = elements(problem)
+    data = [first, elements(problem, 1) if other_data else first]
+    poison = _POISONS[problem.value_seed % len(_POISONS)]
+    images = []
+    for values, byte in zip(data, (poison, poison ^ 0xFF), strict=True):
+        image = fill_blocks(blocks, byte)
+        for tensor in structure.inputs:
+            core = values[tensor.name][tuple(slice(0, size) for size in tensor.core)]
+            write(image, blocks.places[tensor.name], tensor.dtype, tensor.core, problem.layouts[tensor.name], core)
+        images.append(image)
+    return _Laid(problem, blocks, data, images)
+
+
+def _kernel_case(laid: _Laid) -> KernelCase:
+    problem = laid.problem
+    structure = problem.structure
+    places = {}
+    for tensor in (*structure.inputs, *structure.outs):
+        place = laid.blocks.places[tensor.name]
+        places[tensor.name] = TensorPlace(
+            # a tensor without elements may have no block at all
+            None if 0 in tensor.shape and problem.recipe.placement in ("start", "page") else place.block,
+            0 if 0 in tensor.shape and problem.recipe.placement in ("start", "page") else place.offset,
+            tensor.shape,
+            problem.layouts[tensor.name].strides,
+            tensor.dtype.number,
+            readonly=tensor in structure.inputs and tensor.name != problem.alias,
+        )
+    outs = [tensor.name for tensor in structure.outs]
+    args = list(structure.args)
+    if problem.alias:
+        # an exact alias is one tensor that is argument and output at once
+        outs[0] = problem.alias
+    byte = _POISONS[problem.value_seed % len(_POISONS)]
+    steps = [
+        Step({name: block.tobytes() for name, block in image.items()}, fill)
+        for image, fill in zip(laid.images, (byte, byte ^ 0xFF), strict=True)
+    ]
+    claim = problem.claim
+    return KernelCase(claim.op, claim.revision, claim.variant, places, args, outs, steps)
+
+
+def examine(driver: CaseDriver, problem: Problem, *, other_data: bool) -> Examination:
+    """Run a problem and judge it. other_data: the second run has other elements at the same addresses.
+
+    Raises CaseFailed, and what the driver raises on a crash or a hang.
+    """
+    laid = _lay_out(problem, other_data)
+    result = run_case(driver, _kernel_case(laid))
+    _check_statuses(problem, result)
+    worst: float | None = None
+    where: Any = None
+    outputs: list[dict[str, Array]] = []
+    for number, step in enumerate(result.steps):
+        if step.sync["status"] == FL_ASYNC_FAILURE:
+            break
+        _check_surroundings(laid, number, step)
+        found, place, words = _check_outputs(laid, number, step)
+        outputs.append(words)
+        if found is not None and (worst is None or found > worst):
+            worst, where = found, place
+    if not other_data and len(outputs) == 2 and problem.claim.deterministic:
+        _check_repeated(problem, outputs)
+    return Examination(frozenset(labels.of_case(problem, laid.data[0])), worst, where)
+
+
+def _fail(problem: Problem, message: str, violates: tuple[str, ...], **facts: Any) -> CaseFailed:
+    head = f"{problem.operator.op} r{problem.claim.revision} {problem.claim.variant} {','.join(problem.claim.dtypes)}"
+    return CaseFailed(f"{head}: {message}", violates, {**problem.describe(), **facts})
+
+
+def _check_statuses(problem: Problem, result: CaseResult) -> None:
+    plan = result.plan
+    if plan["status"] != FL_OK:
+        raise _fail(problem, f"plan of a claimed row: {_status(plan)}", ("FL-KERNEL-009",))
+    for other in result.plans[1:]:
+        same = all(plan[key] == other.get(key) for key in ("status", "workspace_bytes", "workspace_align"))
+        if not same:
+            raise _fail(problem, f"two plans of one call differ: {plan} and {other}", ("FL-KERNEL-007",))
+    for step in result.steps:
+        if step.run["status"] == FL_UNIMPLEMENTED:
+            raise _fail(problem, "plan said FL_OK, run says FL_UNIMPLEMENTED", ("FL-KERNEL-007",))
+        if step.run["status"] != FL_OK:
+            raise _fail(problem, f"run of a claimed row: {_status(step.run)}", ("FL-KERNEL-009",))
+        failed = step.sync["status"]
+        if failed == FL_ASYNC_FAILURE and problem.recipe.argument == "out_of_range":
+            continue  # permitted by FL-KERNEL-013
+        if failed != FL_OK:
+            raise _fail(problem, f"stream_sync after run: {_status(step.sync)}", ("FL-KERNEL-009",))
+        if not step.workspace_intact:
+            size = plan["workspace_bytes"]
+            raise _fail(problem, f"bytes outside the {size} bytes of workspace changed", ("FL-KERNEL-008",))
+        if not step.arguments_intact:
+            raise _fail(problem, "the call block, a tensor or a list was written to", ("FL-KERNEL-003",))
+
+
+def _status(answer: Mapping[str, Any]) -> str:
+    message = (answer.get("err") or {}).get("message", "")
+    return f"status {answer['status']}" + (f" ({message})" if message else "")
+
+
+def _check_surroundings(laid: _Laid, number: int, step: StepResult) -> None:
+    """Nothing but the outputs' elements may have changed: FL-KERNEL-006 inside blocks, FL-MEM-005 beyond."""
+    structure = laid.problem.structure
+    outputs = [(laid.blocks.places[t.name], t.dtype, t.shape, laid.layout(t)) for t in structure.outs]
+    inputs = [(t.name, laid.blocks.places[t.name], t.dtype, t.core, laid.layout(t)) for t in structure.inputs]
+    stray = stray_write(laid.images[number], step.blocks, outputs, inputs)
+    if stray is None:
+        return
+    rules = ("FL-MEM-005", "FL-KERNEL-006") if stray.owner == "canary block" else ("FL-KERNEL-006", "FL-MEM-005")
+    message = (
+        f"{stray.count} byte(s) outside the outputs changed, the first in a {stray.owner}: "
+        f"block {stray.block} byte {stray.offset}, {stray.before:#04x} became {stray.after:#04x}"
+    )
+    raise _fail(laid.problem, message, rules, run=number)
+
+
+def _check_outputs(laid: _Laid, number: int, step: StepResult) -> tuple[float | None, Any, dict[str, Array]]:
+    """Compare each output with its oracle; returns the worst err/T, its place, and the words for later."""
+    problem = laid.problem
+    precision = problem.claim.precision(problem.operator)
+    answers = expected(problem, laid.data[number], precision)
+    flushed = _flushed(problem, laid.data[number])
+    other = expected(problem, flushed, precision) if flushed else {}
+    worst: float | None = None
+    where: Any = None
+    words = {}
+    for out in problem.structure.outs:
+        got = read(step.blocks, laid.blocks.places[out.name], out.dtype, out.shape, laid.layout(out))
+        words[out.name] = got
+        answer = answers[out.name]
+        bound = budget_of(problem, out.name, answer, precision)
+        if out.name in other:
+            answer.alternatives = [*answer.alternatives, other[out.name].ref]
+        judgement = judge(got, answer, out.dtype, bound.values, flush_out=problem.claim.ftz_out)
+        has_budget = out.dtype.is_float and bool((bound.values > 0).any()) and not answer.exact
+        if has_budget and (worst is None or judgement.worst > worst):
+            worst = judgement.worst
+            where = {"output": out.name, "index": judgement.worst_index, "recipe": problem.recipe.text()}
+        miss = judgement.mismatch
+        if miss is not None:
+            index = ",".join(map(str, miss.index))
+            message = (
+                f"{out.name}[{index}] is {miss.got}, expected {miss.expected} within {miss.budget} "
+                f"({miss.wrong} of {miss.total} elements wrong)"
+            )
+            facts = {
+                "run": number, "index": miss.index, "expected": miss.expected, "got": miss.got,
+                "budget": miss.budget, "formula": bound.formula,
+                "operands": _operands_at(laid, number, answer, miss.index),
+            }  # fmt: skip
+            raise _fail(problem, message, _blame(problem, number), **facts)
+    return worst, where, words
+
+
+def _flushed(problem: Problem, values: Mapping[str, Array]) -> dict[str, Array] | None:
+    """Inputs with subnormals read as zero, where the row declares FTZ_IN and there are any."""
+    if not problem.claim.ftz_in:
+        return None
+    made, changed = dict(values), False
+    for tensor in problem.structure.inputs:
+        x = values[tensor.name]
+        if tensor.dtype.is_float:
+            small = (x != 0) & (np.abs(x) < tensor.dtype.min_normal)
+            changed = changed or bool(small.any())
+            made[tensor.name] = np.where(small, np.copysign(0, x), x).astype(x.dtype)
+    return made if changed else None
+
+
+def _operands_at(laid: _Laid, number: int, answer: Expected, index: tuple[int, ...]) -> dict[str, str]:
+    """Values of the inputs that have the output's shape, at the failing index."""
+    shape = answer.ref.shape
+    return {
+        tensor.name: show(laid.data[number][tensor.name][index])
+        for tensor in laid.problem.structure.inputs
+        if tensor.shape == shape
+    }
+
+
+def _blame(problem: Problem, number: int) -> tuple[str, ...]:
+    """Rules that a wrong number may have broken, by what the case had that an easier one has not."""
+    rules = ["FL-KERNEL-010" if problem.claim.tier != "EXACT" else "FL-KERNEL-009"]
+    rules += ["FL-KERNEL-005"] if problem.recipe.layout != "contiguous" else []
+    rules += ["FL-MEM-001", "FL-MEM-004"]
+    rules += ["FL-KERNEL-004"] if problem.structure.params else []
+    rules += ["FL-KERNEL-006"] if problem.alias else []
+    rules += ["FL-MEM-006", "FL-KERNEL-008"] if number else []
+    return tuple(rules)
+
+
+def _check_repeated(problem: Problem, outputs: list[dict[str, Array]]) -> None:
+    """DETERMINISTIC: two runs on equal inputs are equal bit by bit, whatever outputs and workspace held."""
+    for name, words in outputs[0].items():
+        if words.tobytes() != outputs[1][name].tobytes():
+            message = f"output {name} differs between two runs on equal inputs though DETERMINISTIC is declared"
+            raise _fail(problem, message, ("FL-KERNEL-010", "FL-MEM-006", "FL-KERNEL-008"))

@@ -1,0 +1,173 @@
+"""Is what the device wrote within what the oracle allows? Every element counts; no share, no mean, no cosine.
+
+Order of judgement per element (rules R3, R4, R6): don't-care elements pass; NaN where and only where the oracle
+has NaN; infinities with their sign; a finite oracle whose |ref| + T passes the largest finite number allows both
+that number and infinity; exact elements (T = 0) equal RN_o(oracle); the rest lie within T. A row that declares
+FTZ_OUT may write +-0 for a result that can be subnormal, and one that declares FTZ_IN may also answer as if its
+subnormal inputs had been zero: `Expected.alternatives` holds those further right answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .dtypes import Array, DType, from_bits, to_bits
+from .rounding import round_to
+
+
+@dataclass
+class Expected:
+    """The oracle's answer for one output.
+
+    ref: exact values of the output type for integers and bool; float64 (long double for f64) for floats.
+    elements: arrays that the row's budget formula may name, each broadcastable to ref.
+    exact: T = 0 whatever the formula says (exact-integer data). signed_zero: the sign of zero counts.
+    care: False where any value is right (rule FL-KERNEL-013). repeated: few distinct values (kappa = h).
+    low, high: where given (discontinuous outputs near a jump), every value between them is right.
+    class_only: elements of which only the class (NaN, infinite, finite) is judged.
+    alternatives: further arrays of right answers, judged like ref.
+    accept: a witness check on what came back (argmax: the value at the index is the maximum).
+    """
+
+    ref: Array
+    elements: Mapping[str, Any] = field(default_factory=dict)
+    exact: bool = False
+    signed_zero: bool = False
+    bitwise: bool = False
+    care: Array | None = None
+    repeated: bool = False
+    low: Array | None = None
+    high: Array | None = None
+    class_only: Array | None = None
+    alternatives: list[Array] = field(default_factory=list)
+    accept: Callable[[Array], Array] | None = None
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The worst wrong element of one output."""
+
+    index: tuple[int, ...]
+    expected: str
+    got: str
+    budget: str
+    wrong: int  # elements that are wrong
+    total: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Result of one comparison: the worst err/T over elements with a budget, and the first mismatch if any."""
+
+    worst: float
+    worst_index: tuple[int, ...] | None
+    mismatch: Mismatch | None
+
+
+def _same_zero(got: Array, ref: Array) -> Array:
+    return (got != 0) | (ref != 0) | (np.signbit(got) == np.signbit(ref))
+
+
+def _within(
+    got: Array, ref: Array, budget: Array, dtype: DType, signed_zero: bool, flush_out: bool
+) -> tuple[Array, Array]:
+    """(right, err/T) of float values against one array of answers."""
+    with np.errstate(all="ignore"):
+        wide = got.astype(np.longdouble)
+        target = ref.astype(np.longdouble)
+        rounded = round_to(ref, dtype).astype(np.longdouble)
+        exact = budget == 0
+        error = np.abs(wide - target)
+        ratio = np.where(exact, np.where(wide == rounded, 0.0, np.inf), error / np.where(exact, 1, budget))
+        right = ratio <= 1
+        ratio = np.where(np.isfinite(target) & np.isfinite(wide), ratio, 0.0)
+        nan = np.isnan(target)
+        right = np.where(nan, np.isnan(wide), right & ~np.isnan(wide))
+        infinite = np.isinf(target)
+        right = np.where(infinite, wide == target, right)
+        # R3: beyond the largest finite number either that number or the infinity of the right sign fits
+        limit = np.longdouble(dtype.max_finite)
+        near = np.isfinite(target) & ~exact & (np.abs(target) + budget > limit)
+        edge = (np.abs(wide) >= limit) & (np.signbit(wide) == np.signbit(target))
+        right = right | (near & edge)
+        ratio = np.where(near, 0.0, ratio)
+        if flush_out:
+            flushed = np.isfinite(target) & (np.abs(target) - budget < dtype.min_normal) & (wide == 0)
+            right = right | flushed
+            ratio = np.where(flushed, 0.0, ratio)
+        if signed_zero:
+            right = right & _same_zero(got, rounded)
+    return right, ratio.astype(np.float64)
+
+
+def judge(words: Array, expected: Expected, dtype: DType, budget: Array, *, flush_out: bool = False) -> Judgement:
+    """Judge one output. `words`: storage words in the output's shape; `budget`: T per element (0 = exact)."""
+    ref = expected.ref
+    got = from_bits(words, dtype)
+    ratio = np.zeros(ref.shape)
+    if dtype.kind == "bool":
+        right = words == ref.astype(np.uint8)  # a bool is the byte 0 or 1, nothing else
+    elif not dtype.is_float:
+        right = got == ref
+    elif expected.bitwise:
+        right = (words == to_bits(ref.astype(dtype.logical), dtype).reshape(ref.shape)) | (
+            np.isnan(ref) & np.isnan(got)
+        )
+    else:
+        if expected.exact:
+            budget = np.zeros(ref.shape, np.longdouble)
+        right, ratio = _within(got, ref, budget, dtype, expected.signed_zero, flush_out)
+    for other in expected.alternatives:
+        if dtype.is_float:
+            also, other_ratio = _within(got, other, budget, dtype, expected.signed_zero, flush_out)
+            ratio = np.where(also & ~right, other_ratio, ratio)
+        else:
+            also = got == other
+        right = right | also
+    if expected.low is not None and expected.high is not None:
+        with np.errstate(invalid="ignore"):
+            between = (got >= expected.low) & (got <= expected.high)
+        ratio = np.where(between, 0.0, ratio)
+        right = right | between
+    if expected.class_only is not None:
+        same = np.isnan(got) == np.isnan(ref)
+        right = np.where(expected.class_only, same, right)
+        ratio = np.where(expected.class_only, 0.0, ratio)
+    if expected.accept is not None:
+        right = right | expected.accept(got)
+    if expected.care is not None:
+        right = right | ~expected.care
+        ratio = np.where(expected.care, ratio, 0.0)
+    return _summary(np.asarray(right), ratio, got, words, expected, budget, dtype)
+
+
+def _summary(
+    right: Array, ratio: Array, got: Array, words: Array, expected: Expected, budget: Array, dtype: DType
+) -> Judgement:
+    if right.size == 0:
+        return Judgement(0.0, None, None)
+    finite = np.where(np.isfinite(ratio), ratio, 0.0)
+    where = np.unravel_index(int(np.argmax(finite)), right.shape)
+    place = tuple(int(i) for i in where)
+    worst = float(finite[where])
+    if right.all():
+        return Judgement(worst, place, None)
+    wrong = ~right
+    severity = np.where(wrong, np.where(np.isfinite(ratio), ratio, 1e300), -1.0)
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(severity)), right.shape))
+    allowed = np.broadcast_to(budget, right.shape)[index] if dtype.is_float else 0
+    got_text = f"byte {int(words[index]):#04x}" if dtype.kind == "bool" else show(got[index])
+    exact = "0 (equal to the rounded oracle)" if allowed == 0 else show(allowed)
+    mismatch = Mismatch(index, show(expected.ref[index]), got_text, exact, int(wrong.sum()), int(right.size))
+    return Judgement(worst, place, mismatch)
+
+
+def show(value: Any) -> str:
+    """A number for a failure message: integers as they are, floats with enough digits to tell neighbours."""
+    if isinstance(value, (bool, np.bool_, int, np.integer)):
+        return str(int(value))
+    return np.format_float_scientific(np.longdouble(value), precision=20, trim="-", unique=True)

@@ -1,0 +1,132 @@
+"""Which labels (`torch_fl_spec.vocabulary.LABELS`) a drawn case meets: looked up in the case, not in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch_fl_spec.registry import Operator
+
+from .dtypes import DTYPES, Array
+from .problem import Claim, Problem, Tensor
+from .shapes import is_contiguous
+
+
+def required(operator: Operator, claim: Claim) -> list[str]:
+    """The operator's labels that this kernel's claims and the slots' domains make possible."""
+    names = set(operator.labels_for(claim.dtypes))
+    tensors = [slot for slot in operator.slots if slot.kind in ("tensor", "tensor_list")]
+    if not tensors:
+        names -= {"strided", "stride_zero"}
+    if not claim.strided:
+        names -= {"strided", "stride_zero", "strided_out", "transposed_operand"}
+    if not claim.takes_scalar:
+        names -= {"scalar_operand"}
+    if claim.max_ndim < 4:
+        names -= {"spatial_2d"}
+    if claim.max_ndim < 2:
+        names -= {"square", "outer_dim", "many_dims"}
+    output = DTYPES[operator.dtype_of(operator.outs[0].type, claim.dtypes)]
+    if any(slot.domain == "castable" for slot in tensors) and not output.is_float and output.kind != "bool":
+        names -= {"special_values"}  # no integer stands for NaN: such elements are never drawn
+    choices = [f"{slot.name}={choice}" for slot in operator.slots for choice in slot.choices]
+    if "every_choice" in names:
+        names = (names - {"every_choice"}) | set(choices)
+    return sorted(names)
+
+
+def of_case(problem: Problem, values: Mapping[str, Array]) -> set[str]:
+    """Labels of one case with its elements."""
+    structure, layouts = problem.structure, problem.layouts
+    inputs, outs = structure.inputs, structure.outs
+    found = set(structure.labels) | _of_shapes((*inputs, *outs)) | _of_arguments(problem)
+    for tensor in (*inputs, *outs):
+        layout = layouts[tensor.name]
+        if (layout.lead * tensor.dtype.size) % 16:
+            found.add("offset")
+        if 0 in tensor.shape:
+            continue
+        if not is_contiguous(tensor.shape, layout.strides):
+            found.add("strided_out" if tensor in outs else "strided")
+        if any(stride == 0 and size > 1 for stride, size in zip(layout.strides, tensor.shape, strict=True)):
+            found.add("stride_zero")
+        if tensor in inputs and len(tensor.shape) >= 2 and _is_transposed(tensor.shape, layout.strides):
+            found.add("transposed_operand")
+    for tensor in inputs:
+        if tensor.draw is not None and tensor.draw.domain != "index":
+            found |= _of_values(values[tensor.name], tensor, problem.recipe.regime)
+        elif 0 < np.unique(values[tensor.name]).size < values[tensor.name].size:
+            found.add("duplicates")
+    return found | _of_meeting(problem, values)
+
+
+def _of_shapes(tensors: tuple[Tensor, ...]) -> set[str]:
+    found = set()
+    for tensor in tensors:
+        shape = tensor.shape
+        if 0 in shape:
+            found.add("zero_size")
+            continue
+        if shape == ():
+            found.add("scalar_shape")
+        if shape and shape[-1] % 4 and shape[-1] > 1:
+            found.add("tail")
+        if any(size >= 65 and (size - 1) & (size - 2) == 0 for size in shape):
+            found.add("past_power")
+        if len(shape) >= 2 and len(set(shape[-2:])) == 1 and shape[-1] > 1:
+            found.add("square")
+    if all(int(np.prod(tensor.shape)) == 1 for tensor in tensors):
+        found.add("one_element")
+    return found
+
+
+def _of_arguments(problem: Problem) -> set[str]:
+    found = set()
+    params = problem.structure.params
+    for slot in problem.operator.slots:
+        if slot.scalar and slot.name in params:
+            found.add("scalar_operand")
+        if slot.choices:
+            found.add(f"{slot.name}={params[slot.name]}")
+        if slot.optional and slot.kind == "scalar":
+            found.add("optional_absent" if params[slot.name] is None else "optional_present")
+    if params.get("alpha", 1) not in (1, 0):
+        found.add("alpha_not_one")
+    if problem.operator.short_name == "fill.Scalar":
+        found.add("special_values")
+    return found
+
+
+def _of_values(values: Array, tensor: Tensor, regime: str) -> set[str]:
+    found = set()
+    dtype = tensor.dtype
+    if values.size == 0:
+        return found
+    if dtype.is_float:
+        finite = values[np.isfinite(values)]
+        if np.isnan(values).any() and (values == 0).any():
+            found.add("special_values")
+        if ((finite != 0) & (np.abs(finite) < dtype.min_normal)).any():
+            found.add("subnormal")
+    if dtype.kind != "bool" and (values < 0).any() and (values > 0).any():
+        found.add("mixed_signs")
+    if not dtype.is_float and dtype.kind == "int":
+        limit = 2**53 if dtype.size == 8 else 2**24
+        if dtype.size >= 4 and (np.abs(values.astype(np.float64)) > limit).any():
+            found.add("large_int")
+    if regime in ("few", "special", "constant", "exhaustive") or values.size > np.unique(values).size:
+        found.add("ties")
+    return found
+
+
+def _is_transposed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return shape[-1] > 1 and shape[-2] > 1 and 0 < strides[-2] < strides[-1]
+
+
+def _of_meeting(problem: Problem, values: Mapping[str, Array]) -> set[str]:
+    """Labels that need an argument and a value at once."""
+    if problem.structure.params.get("beta") == 0 and "self" in values:
+        bias = values["self"]
+        if bias.dtype.kind == "f" and np.isnan(bias).any():
+            return {"beta_zero"}
+    return set()

@@ -1,0 +1,149 @@
+"""One drawn call of one operator, before elements: tensors, arguments, and where they lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_fl_spec.registry import Operator
+
+from .budget import Precision
+from .dtypes import DTYPES, DType, compute_type
+from .layout_blocks import Layout
+from .values import Draw
+
+_LAYOUT_BITS = {"STRIDED": 1, "CONTIGUOUS": 2, "CHANNELS_LAST_2D": 4, "CHANNELS_LAST_3D": 8, "PERMUTED": 16}
+STRIDED = _LAYOUT_BITS["STRIDED"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a kernel variant declares for one dtype row (from the driver's `describe`)."""
+
+    op: str
+    revision: int
+    variant: str
+    dtypes: tuple[str, ...]
+    layouts: int = STRIDED
+    max_ndim: int = 8
+    data_align: int = 0
+    tier: str = "ACCURATE"
+    inplace: bool = False
+    takes_scalar: bool = False
+    deterministic: bool = False
+    accumulator: str | None = None
+    accumulator_bits: int = 0
+    path_length: int = 0
+    ftz_in: bool = False
+    ftz_out: bool = False
+    philox_exact: bool = False
+
+    @property
+    def strided(self) -> bool:
+        return bool(self.layouts & STRIDED)
+
+    @classmethod
+    def of_entry(cls, entry: Mapping[str, Any], dtypes: tuple[str, ...]) -> Claim:
+        """The claim of one row of a kernel entry as `describe` gives it; KeyError when the row is not there."""
+        rows = {tuple(row["dtypes"]): row for row in entry["rows"]}
+        row = rows[dtypes]
+        flags, row_flags = entry["flags"], row["flags"]
+        return cls(
+            op=entry["op"],
+            revision=entry["revision"],
+            variant=entry["variant"],
+            dtypes=dtypes,
+            layouts=sum(_LAYOUT_BITS.get(name, 0) for name in entry["layouts"]),
+            max_ndim=entry["max_ndim"],
+            data_align=entry["data_align"],
+            tier=entry["tier"],
+            inplace="INPLACE_OK" in flags,
+            takes_scalar="TAKES_SCALAR" in flags,
+            deterministic="DETERMINISTIC" in flags,
+            accumulator=row["accumulator"],
+            accumulator_bits=row["accumulator_bits"],
+            path_length=row["path_length"],
+            ftz_in="FTZ_IN" in row_flags,
+            ftz_out="FTZ_OUT" in row_flags,
+            philox_exact="PHILOX_EXACT" in row_flags,
+        )
+
+    def precision(self, operator: Operator) -> Precision:
+        """Accumulator, its bits and summation path, as declared or as the registry's default."""
+        accumulator = DTYPES[self.accumulator or operator.compute_dtype(self.dtypes)]
+        if not accumulator.is_float:
+            accumulator = compute_type(DTYPES["f32"])
+        bits = self.accumulator_bits or accumulator.precision
+        return Precision(accumulator, bits, self.path_length, self.tier == "FAST")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output: `shape` as the call sees it; `repeat` lists dimensions that arrive with stride 0."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    draw: Draw | None = None  # None for outputs
+    repeat: tuple[int, ...] = ()
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """The shape that is really stored: repeated dimensions have one element."""
+        return tuple(1 if axis in self.repeat else size for axis, size in enumerate(self.shape))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a case must show, one value per axis; hypothesis draws the rest. A missing axis is free."""
+
+    shape: str = "any"
+    regime: str = "normal"
+    layout: str = "contiguous"
+    argument: str = "plain"
+    placement: str = "pool"
+
+    def text(self) -> str:
+        """For messages and seeds."""
+        return f"{self.shape}/{self.regime}/{self.layout}/{self.argument}/{self.placement}"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Tensors and arguments of a call: what a class's drawer decides."""
+
+    inputs: tuple[Tensor, ...]
+    outs: tuple[Tensor, ...]
+    args: tuple[dict[str, Any], ...]  # in slot order, as the driver takes them
+    params: Mapping[str, Any] = field(default_factory=dict)  # scalars, lists and strings by slot name
+    labels: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A structure with its place in memory and the seed of its elements."""
+
+    operator: Operator
+    claim: Claim
+    recipe: Recipe
+    structure: Structure
+    layouts: Mapping[str, Layout]
+    alias: str | None  # the input that output 0 is
+    value_seed: int
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for the report: plain data."""
+        tensors = (*self.structure.inputs, *self.structure.outs)
+        return {
+            "op": self.operator.op,
+            "variant": self.claim.variant,
+            "dtypes": ",".join(self.claim.dtypes),
+            "recipe": self.recipe.text(),
+            "shapes": {t.name: list(t.shape) for t in tensors},
+            "strides": {t.name: list(self.layouts[t.name].strides) for t in tensors},
+            "offsets": {t.name: self.layouts[t.name].lead for t in tensors},
+            "arguments": dict(self.structure.params),
+            "alias": self.alias,
+            "value_seed": self.value_seed,
+        }
