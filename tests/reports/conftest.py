@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from datetime import datetime, timezone
 from pathlib import Path
@@ -39,7 +38,7 @@ def honest_report(_honest_report: Report) -> Report:
 @pytest.fixture
 def plain(_honest_report: Report) -> dict[str, Any]:
     """The honest report as data that a test may spoil."""
-    return copy.deepcopy(_honest_report.plain())
+    return _honest_report.plain()
 
 
 class Desk:

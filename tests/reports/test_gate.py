@@ -97,9 +97,7 @@ ODD_VALUES = st.one_of(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
-)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(data=st.data())
 def test_no_document_makes_the_gate_stumble(desk: Desk, honest_report: Report, data: st.DataObject) -> None:
     """Whatever is signed, the answer is a decision: a traceback would be a way past the keeper's eyes."""
@@ -121,7 +119,7 @@ def test_no_document_makes_the_gate_stumble(desk: Desk, honest_report: Report, d
     assert decision.reasons
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(data=st.data())
 def test_no_changed_byte_of_an_envelope_is_accepted(desk: Desk, honest_report: Report, data: st.DataObject) -> None:
     """Any change to the signed text, the signature or the type of what was signed is seen."""
