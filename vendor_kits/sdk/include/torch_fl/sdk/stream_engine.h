@@ -173,24 +173,23 @@ static inline fl_status fl_engine_execute(fl_engine_stream* stream, fl_engine_it
   return FL_OK;
 }
 
-/* Makes the item's end visible, all of it at once: failure, generation, count. */
+/* Frees the item, then makes its end visible, all of it at once: failure, generation, count. */
 static inline void fl_engine_finish(fl_engine_stream* stream, fl_engine_item* item, fl_status failure) {
   int first = 0;
+  fl_generation* recorded = item->kind == FL_ITEM_RECORD ? fl_generation_retain(item->generation) : NULL;
+  fl_engine_item_free(item);
   pthread_mutex_lock(&stream->mutex);
   if (failure == FL_DEVICE_LOST) atomic_store(&stream->group->lost, FL_DEVICE_LOST);
   if (failure != FL_OK && stream->status == FL_OK) {
     stream->status = failure;
     first = 1;
   }
-  if (item->kind == FL_ITEM_RECORD) {
-    fl_status status = fl_engine_failure_locked(stream);
-    fl_generation_complete(item->generation, status, fl_now_ns());
-  }
+  if (recorded != NULL) fl_generation_complete(recorded, fl_engine_failure_locked(stream), fl_now_ns());
   stream->completed += 1;
   if (stream->group->execution_model == FL_EXEC_INLINE) stream->submitted += 1;
   pthread_cond_broadcast(&stream->progressed);
   pthread_mutex_unlock(&stream->mutex);
-  fl_engine_item_free(item);
+  fl_generation_release(recorded);
   if (first && stream->group->failed != NULL) stream->group->failed(stream, failure);
 }
 
