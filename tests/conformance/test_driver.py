@@ -109,9 +109,10 @@ def test_an_interrupt_leaves_no_half_read_answer(driver: Driver, monkeypatch: py
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr("torch_fl_conformance.wire.receive_within", interrupted)
-        driver.execute({"do": "now"})
+        with pytest.raises(KeyboardInterrupt):
+            driver.execute({"do": "now"})
     assert driver.describe()["name"] == "fake"
 
 
