@@ -3,6 +3,8 @@
 
 #define FOLD_LANES 8
 
+#define IS_NAN(x) ((x) != (x))
+
 #define ACC float
 #define SUM float
 #define NAME(x) x##_f32
@@ -19,6 +21,8 @@
 #undef SUM
 #undef NAME
 
+#undef IS_NAN
+#define IS_NAN(x) 0
 #define ACC int64_t
 #define SUM uint64_t
 #define NAME(x) x##_i64

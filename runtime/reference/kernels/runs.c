@@ -1,6 +1,4 @@
 /* runs.c - elements of every dtype to and from the three lanes. */
-#include <string.h>
-
 #include "torch_fl/sdk/dtype.h"
 
 #include "axis.h"
@@ -22,21 +20,34 @@ int64_t ref_lane_bytes(ref_lane lane) {
   return lane == REF_LANE_F32 ? 4 : 8;
 }
 
-/* A pair of functions for a dtype stored as STORED and calculated as LANE. */
-#define REF_RUNS(name, STORED, LANE, WIDEN, NARROW)                                                  \
-  static void load_##name(const char* source, int64_t step, int64_t count, void* values) {           \
-    const STORED* from = (const STORED*)source;                                                      \
-    LANE* to = values;                                                                               \
-    for (int64_t i = 0; i < count; i++) {                                                            \
-      to[i] = WIDEN(from[i * step]);                                                                 \
-    }                                                                                                \
-  }                                                                                                  \
-  static void store_##name(char* target, int64_t step, int64_t count, const void* values) {          \
-    STORED* to = (STORED*)target;                                                                    \
-    const LANE* from = values;                                                                       \
-    for (int64_t i = 0; i < count; i++) {                                                            \
-      to[i * step] = NARROW(from[i]);                                                                \
-    }                                                                                                \
+/* A pair of functions for a dtype stored as STORED and calculated as LANE. Neighbours have a loop of their own, which
+ * compilers turn into vector code. */
+#define REF_RUNS(name, STORED, LANE, WIDEN, NARROW)                                             \
+  REF_HOT static void load_##name(const char* source, int64_t step, int64_t count, void* values) { \
+    const STORED* from = (const STORED*)source;                                                 \
+    LANE* to = values;                                                                          \
+    if (step == 1) {                                                                            \
+      for (int64_t i = 0; i < count; i++) {                                                     \
+        to[i] = WIDEN(from[i]);                                                                 \
+      }                                                                                         \
+      return;                                                                                   \
+    }                                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                       \
+      to[i] = WIDEN(from[i * step]);                                                            \
+    }                                                                                           \
+  }                                                                                             \
+  REF_HOT static void store_##name(char* target, int64_t step, int64_t count, const void* values) { \
+    STORED* to = (STORED*)target;                                                               \
+    const LANE* from = values;                                                                  \
+    if (step == 1) {                                                                            \
+      for (int64_t i = 0; i < count; i++) {                                                     \
+        to[i] = NARROW(from[i]);                                                                \
+      }                                                                                         \
+      return;                                                                                   \
+    }                                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                       \
+      to[i * step] = NARROW(from[i]);                                                           \
+    }                                                                                           \
   }
 
 #define REF_SAME(x) (x)
@@ -71,10 +82,6 @@ static const ref_runs runs[] = {
 };
 
 void ref_load_run(uint32_t dtype, const char* source, int64_t step, int64_t count, void* values) {
-  if (step == 1 && (dtype == FL_DTYPE_F32 || dtype == FL_DTYPE_F64)) {
-    memcpy(values, source, (size_t)(count * ref_lane_bytes(ref_lane_of(dtype))));
-    return;
-  }
   runs[dtype].load(source, step, count, values);
 }
 
