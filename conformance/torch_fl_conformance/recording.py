@@ -110,6 +110,7 @@ class Recorder:
         folder = None
         if judgement.verdict in BROKEN:
             item.config.stash[BROKE] = True
+        if judgement.verdict in ("fail", "crash", "hang"):
             folder = write_for(row, judgement, self.staging)
         item.stash[JUDGED] = (judgement, folder)
         final = self.report_folder / REPRODUCERS / folder_name(row.id) if folder else None

@@ -15,7 +15,7 @@ from torch_fl_conformance.row import Row
 
 _MACHINERY = re.compile(r"/(_pytest|pluggy|xdist)/")
 
-BROKEN = ("fail", "crash", "hang", "error")
+BROKEN = ("fail", "crash", "hang", "error", "collateral")
 """Verdicts after which the worker's driver is replaced."""
 
 

@@ -156,3 +156,22 @@ def test_a_report_folder_with_something_else_in_it_is_refused(
     assert done.returncode == 2
     assert "diary" not in done.stdout
     assert (tmp_path / "mine" / "diary.txt").exists()
+
+
+def test_rows_after_a_row_that_broke_the_card_are_collateral(
+    run_pytest: Pytest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from .conftest import HERE, compile_plugin
+
+    (tmp_path / "kit").mkdir()
+    compile_plugin(HERE / "plugins" / "wedge.c", tmp_path / "kit" / "wedge.so")
+    (tmp_path / "kit" / "vendor.toml").write_text('name = "fake"\nlibrary = "wedge.so"\nenv = ["WEDGE"]\n')
+    monkeypatch.setenv("WEDGE", str(tmp_path / "wedged"))
+    done = run_pytest(SUITE, "--vendor=kit", "-k", "test_memory", "--report=r")
+    rows = rows_of(tmp_path / "r")
+    verdicts = [row["verdict"] for row in rows.values()]
+    place = verdicts.index("crash")
+    assert list(rows)[place] == "FL-MEM-003", done.stdout
+    assert "collateral" not in verdicts[:place]
+    assert set(verdicts[place + 1 :]) == {"collateral"}
+    assert done.returncode == 1

@@ -120,9 +120,10 @@ def a_bug() -> None:
 
 
 def test_the_traceback_of_an_error_shows_no_pytest_frames() -> None:
-    caught = pytest.raises(RuntimeError, a_bug)  # noqa: PT012 - pytest itself must be between
-    assert any("/_pytest/" in str(entry.path) for entry in caught.traceback)
-    judged = verdicts.judge(a_row(), caught.value)
+    call = pytest.CallInfo.from_call(a_bug, when="call")
+    assert call.excinfo is not None
+    assert any("/_pytest/" in str(entry.path) for entry in call.excinfo.traceback)
+    judged = verdicts.judge(a_row(), call.excinfo.value)
     assert judged.message == "RuntimeError: in two lines"
     assert "/_pytest/" not in judged.detail
     assert "in a_bug" in judged.detail
