@@ -6,7 +6,7 @@
  */
 #include "move.h"
 
-/* ---- Casts of one element ------------------------------------------------------------------------------------ */
+/* ---- Casts of one element -------------------------------------------------------------------- */
 
 static inline int64_t integer_of(double a) {
   if (a >= -0x1p63 && a < 0x1p63) {
@@ -27,7 +27,7 @@ static inline double odd_double_of(int64_t a) {
   return a < 0 ? -rounded : rounded;
 }
 
-/* ---- Loops: a row of the table for each source ----------------------------------------------------------------- */
+/* ---- Loops: a row of the table for each source ----------------------------------------------- */
 
 #define CASTS_TO_INTEGERS(S, EXPRESSION)      \
   REF_LOOP_1(S##_to_u8, u8, S, EXPRESSION)    \
@@ -81,7 +81,7 @@ static const fl_iter_loop cast_loops[REF_DTYPES][REF_DTYPES] = {
     [FL_DTYPE_F64] = CASTS(f64),
 };
 
-/* ---- Moves: bits of one size ------------------------------------------------------------------------------------- */
+/* ---- Moves: bits of one size ----------------------------------------------------------------- */
 
 REF_LOOP_1(move_8, bits8, bits8, a)
 REF_LOOP_1(move_16, bits16, bits16, a)
@@ -134,7 +134,7 @@ void ref_view_at_least_1d(ref_view* view) {
   }
 }
 
-/* ---- _to_copy --------------------------------------------------------------------------------------------------------- */
+/* ---- _to_copy -------------------------------------------------------------------------------- */
 
 static fl_iter_loop choose_cast(const fl_call* call, const ref_types* types) {
   (void)call;

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/* ---- Integers: two's complement, modulo 2^64 -------------------------------------------------------------------- */
+/* ---- Integers: two's complement, modulo 2^64 ------------------------------------------------- */
 
 static inline int64_t add_i(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -102,7 +102,7 @@ static inline int64_t clamp_i(int64_t a, int64_t min, int64_t max) {
   return min_i(max_i(a, min), max);
 }
 
-/* ---- Floating types ------------------------------------------------------------------------------------------------- */
+/* ---- Floating types -------------------------------------------------------------------------- */
 
 /* 0 for NaN. */
 static inline float sign_f(float a) {

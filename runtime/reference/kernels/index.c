@@ -17,7 +17,7 @@ static int64_t load_index(const char* from, uint32_t dtype) {
   return dtype == FL_DTYPE_I32 ? ref_load_i32(from) : ref_load_i64(from);
 }
 
-/* ---- index_select: a slice of self for each index ------------------------------------------------------------------ */
+/* ---- index_select: a slice of self for each index -------------------------------------------- */
 
 static fl_status check_index_select(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
   const fl_tensor* self = call->args[0].value.tensor;
@@ -92,7 +92,7 @@ static fl_status run_index_select(const fl_kernel* kernel, fl_stream stream, con
   return ref_submit(stream, execute_index_select, &work, sizeof work, err);
 }
 
-/* ---- gather: one element of self for each index ---------------------------------------------------------------------- */
+/* ---- gather: one element of self for each index ---------------------------------------------- */
 
 /* 1 when `small` fits into `large` in every dimension but `except`. */
 static int fits(const fl_tensor* small, const fl_tensor* large, int64_t except) {
@@ -192,7 +192,7 @@ static fl_status run_gather(const fl_kernel* kernel, fl_stream stream, const fl_
   return ref_submit(stream, execute_gather, &work, sizeof work, err);
 }
 
-/* ---- embedding: a row of weight for each index --------------------------------------------------------------------------- */
+/* ---- embedding: a row of weight for each index ----------------------------------------------- */
 
 static fl_status check_embedding(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
   const fl_tensor* weight = call->args[0].value.tensor;
@@ -261,9 +261,10 @@ static fl_status run_embedding(const fl_kernel* kernel, fl_stream stream, const 
   return ref_submit(stream, execute_embedding, &work, sizeof work, err);
 }
 
-/* ---- The table -------------------------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
-#define WITH_BOTH_INDICES(DTYPE) REF_ROW(FL_DTYPE_NONE, DTYPE, FL_DTYPE_I64), REF_ROW(FL_DTYPE_NONE, DTYPE, FL_DTYPE_I32),
+#define WITH_BOTH_INDICES(DTYPE) \
+  REF_ROW(FL_DTYPE_NONE, DTYPE, FL_DTYPE_I64), REF_ROW(FL_DTYPE_NONE, DTYPE, FL_DTYPE_I32),
 
 static const fl_kernel_row rows_all_by_index[20] = {REF_ALL(WITH_BOTH_INDICES)};
 static const fl_kernel_row rows_floats_by_index[8] = {REF_FLOATS(WITH_BOTH_INDICES)};

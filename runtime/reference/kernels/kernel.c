@@ -10,7 +10,7 @@ const fl_kernel_row ref_rows_numbers[9] = {REF_NUMBERS(REF_PLAIN_ROW)};
 const fl_kernel_row ref_rows_floats[4] = {REF_FLOATS(REF_PLAIN_ROW)};
 const fl_kernel_row ref_rows_integers_and_bool[6] = {REF_INTEGERS(REF_PLAIN_ROW) REF_PLAIN_ROW(FL_DTYPE_BOOL)};
 
-/* ---- Types and tags ------------------------------------------------------------------------------ */
+/* ---- Types and tags -------------------------------------------------------------------------- */
 
 /* Binds a tensor's dtype to its slot's type. */
 static fl_status bind_tensor(const fl_kernel* kernel, ref_slot slot, const fl_tensor* tensor, ref_types* types,
@@ -22,7 +22,8 @@ static fl_status bind_tensor(const fl_kernel* kernel, ref_slot slot, const fl_te
     return FL_OK;
   }
   if (tensor->dtype != expected) {
-    return fl_fail(err, FL_UNIMPLEMENTED, "%s: dtype %u where %u is expected", kernel->op, tensor->dtype, expected);
+    return fl_fail(err, FL_UNIMPLEMENTED, "%s: dtype %s where %s is expected", kernel->op,
+                   fl_dtype_name(tensor->dtype), fl_dtype_name(expected));
   }
   return FL_OK;
 }
@@ -139,7 +140,8 @@ fl_status ref_check(const fl_kernel* kernel, const fl_call* call, ref_types* typ
   memset(types, 0, sizeof *types);
   FL_TRY(bind_tensors(kernel, signature, call, types, err));
   if (all_bound(kernel, types) && !row_exists(kernel, types)) {
-    return fl_fail(err, FL_UNIMPLEMENTED, "%s: no row for dtypes %u, %u", kernel->op, types->dtype[0], types->dtype[1]);
+    return fl_fail(err, FL_UNIMPLEMENTED, "%s: no row for dtypes %s, %s", kernel->op,
+                   fl_dtype_name(types->dtype[0]), fl_dtype_name(types->dtype[1]));
   }
   for (uint32_t i = 0; i < n_args; ++i) {
     ref_slot slot = signature->args[i];
@@ -148,7 +150,8 @@ fl_status ref_check(const fl_kernel* kernel, const fl_call* call, ref_types* typ
       FL_TRY(fl_check_pointer(call->args[i].value.ints, "an int list", err));
     }
     if (!tag_fits(slot, call->args[i].tag, dtype)) {
-      return fl_fail(err, FL_INVALID_ARGUMENT, "%s: argument %u has tag %u", kernel->op, i, (unsigned)call->args[i].tag);
+      return fl_fail(err, FL_INVALID_ARGUMENT, "%s: argument %u has tag %u", kernel->op, i,
+                     (unsigned)call->args[i].tag);
     }
   }
   if (!all_bound(kernel, types)) {
@@ -178,7 +181,7 @@ fl_status ref_check_shapes(const fl_kernel* kernel, const fl_call* call, fl_erro
   return FL_OK;
 }
 
-/* ---- Plans ------------------------------------------------------------------------------------- */
+/* ---- Plans ----------------------------------------------------------------------------------- */
 
 fl_status ref_check_plan(fl_device device, const fl_plan* out, fl_error* err) {
   if (!fl_error_usable(err)) {

@@ -5,7 +5,7 @@
 
 #include "move.h"
 
-/* ---- cat ----------------------------------------------------------------------------------------------------- */
+/* ---- cat ------------------------------------------------------------------------------------- */
 
 /* Inputs have the output's sizes but along `dim`, where theirs add up to it. */
 static fl_status check_cat(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
@@ -77,7 +77,7 @@ static fl_status run_cat(const fl_kernel* kernel, fl_stream stream, const fl_cal
   return status;
 }
 
-/* ---- flip ---------------------------------------------------------------------------------------------------- */
+/* ---- flip ------------------------------------------------------------------------------------ */
 
 typedef struct move_work {
   ref_view to;
@@ -119,7 +119,7 @@ static fl_status run_flip(const fl_kernel* kernel, fl_stream stream, const fl_ca
   return ref_submit(stream, execute_move, &work, sizeof work, err);
 }
 
-/* ---- constant_pad_nd ------------------------------------------------------------------------------------------ */
+/* ---- constant_pad_nd ------------------------------------------------------------------------- */
 
 typedef struct pad_work {
   ref_view out;
@@ -178,7 +178,7 @@ static fl_status run_pad(const fl_kernel* kernel, fl_stream stream, const fl_cal
   return ref_submit(stream, execute_pad, &work, sizeof work, err);
 }
 
-/* ---- arange ----------------------------------------------------------------------------------------------------- */
+/* ---- arange ---------------------------------------------------------------------------------- */
 
 typedef struct arange_work {
   ref_view out;
@@ -206,7 +206,8 @@ static fl_status check_arange(const fl_kernel* kernel, const fl_call* call, fl_e
   return FL_OK;
 }
 
-static const ref_op arange_op = {{{{REF_SCALAR, 0}, {REF_SCALAR, 0}, {REF_SCALAR, 0}}, {{REF_TENSOR, 0}}}, check_arange};
+static const ref_op arange_op = {{{{REF_SCALAR, 0}, {REF_SCALAR, 0}, {REF_SCALAR, 0}}, {{REF_TENSOR, 0}}},
+                                 check_arange};
 
 static fl_status run_arange(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
   FL_TRY(ref_begin_run(kernel, stream, call, err));
@@ -217,7 +218,7 @@ static fl_status run_arange(const fl_kernel* kernel, fl_stream stream, const fl_
   return ref_submit(stream, execute_arange, &work, sizeof work, err);
 }
 
-/* ---- The table -------------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 const fl_kernel ref_kernels_movement[] = {
     REF_KERNEL("cat", 1, ref_rows_all, FL_TIER_EXACT, 0, &cat_op, ref_plan_op, run_cat),

@@ -98,7 +98,7 @@ fl_status ref_pointwise_run(const fl_kernel* kernel, fl_stream stream, const fl_
   return ref_submit(stream, pointwise_execute, &work, sizeof work, err);
 }
 
-/* ---- Numbers ------------------------------------------------------------------------------------------ */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 fl_scalar ref_number(const fl_arg* arg) {
   fl_scalar number = {arg->tag, 0, 0.0};

@@ -127,7 +127,7 @@ void ref_store_number(char* to, uint32_t dtype, fl_scalar number);
     NAME##_walk(data[0], step[0], data[1], step[1], data[2], step[2], data[3], step[3], n);          \
   }
 
-/* ---- Elements: compute type, size, load and store of each short dtype name ---------------------------------- */
+/* ---- Elements: compute type, size, load and store of each short dtype name ------------------- */
 
 #define REF_ELEMENT(NAME, STORED, COMPUTED, WIDEN, NARROW)          \
   typedef COMPUTED ref_##NAME;                                      \
@@ -167,7 +167,7 @@ REF_ELEMENT(bits32, uint32_t, uint32_t, REF_AS_IS, REF_AS_IS)
 REF_ELEMENT(bits64, uint64_t, uint64_t, REF_AS_IS, REF_AS_IS)
 REF_ELEMENT(half_bits, uint16_t, uint16_t, REF_AS_IS, REF_AS_IS)
 
-/* ---- One set of loops per operator ------------------------------------------------------------------------------ */
+/* ---- One set of loops per operator ----------------------------------------------------------- */
 
 /* Unary, result of the input's dtype: FLOAT computes in float, DOUBLE in double, INTEGER in int64_t. */
 #define REF_UNARY_FLOATS(OP, FLOAT, DOUBLE) \

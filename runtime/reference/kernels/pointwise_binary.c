@@ -9,7 +9,7 @@
 #define BINARY_WITH_ALPHA {{{REF_TENSOR, 0}, {REF_TENSOR_OR_SCALAR, 0}, {REF_SCALAR, 0}}, {{REF_TENSOR, 0}}}
 #define BINARY_WITH_WORD {{{REF_TENSOR, 0}, {REF_TENSOR_OR_SCALAR, 0}, {REF_STRING, 0}}, {{REF_TENSOR, 0}}}
 
-/* ---- add and sub: alpha is k0; alpha 1 needs no product ------------------------------------------------------ */
+/* ---- add and sub: alpha is k0; alpha 1 needs no product -------------------------------------- */
 
 REF_BINARY_FLOATS(add, a + b, a + b)
 REF_BINARY_INTEGERS(add, add_i(a, b))
@@ -45,7 +45,7 @@ static fl_iter_loop choose_sub(const fl_call* call, const ref_types* types) {
 static const ref_pointwise_op add_op = {BINARY_WITH_ALPHA, NULL, choose_add};
 static const ref_pointwise_op sub_op = {BINARY_WITH_ALPHA, NULL, choose_sub};
 
-/* ---- Products and quotients ------------------------------------------------------------------------------------- */
+/* ---- Products and quotients ------------------------------------------------------------------ */
 
 REF_BINARY_FLOATS(mul, a* b, a* b)
 REF_BINARY_INTEGERS(mul, mul_i(a, b))
@@ -87,7 +87,7 @@ REF_BINARY_INTEGERS(pow, pow_i(a, b))
 static const fl_iter_loop pow_loops[REF_DTYPES] = {REF_NUMBER_LOOPS(pow)};
 static const ref_pointwise_op pow_op = {BINARY_OR_NUMBER, pow_loops, NULL};
 
-/* ---- Extremes ------------------------------------------------------------------------------------------------------ */
+/* ---- Extremes -------------------------------------------------------------------------------- */
 
 REF_BINARY_FLOATS(maximum, max_f(a, b), max_d(a, b))
 REF_BINARY_INTEGERS(maximum, max_i(a, b))
@@ -101,7 +101,7 @@ REF_LOOP_2(minimum_bool, bool, bool, bool, min_i(a, b))
 static const fl_iter_loop minimum_loops[REF_DTYPES] = {REF_ALL_LOOPS(minimum)};
 static const ref_pointwise_op minimum_op = {BINARY, minimum_loops, NULL};
 
-/* ---- Bits ------------------------------------------------------------------------------------------------------------ */
+/* ---- Bits ------------------------------------------------------------------------------------ */
 
 #define BITS_OP(OP, INTEGER)                                                               \
   REF_BINARY_INTEGERS(OP, INTEGER)                                                         \
@@ -114,7 +114,7 @@ BITS_OP(bitwise_and, a & b)
 BITS_OP(bitwise_or, a | b)
 BITS_OP(bitwise_xor, a ^ b)
 
-/* ---- The table --------------------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 #define SCALAR_TOO (FL_KERNEL_INPLACE_OK | FL_KERNEL_TAKES_SCALAR)
 

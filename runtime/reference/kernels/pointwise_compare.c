@@ -39,7 +39,7 @@ COMPARE_OP(ge, a >= b)
 LOGICAL_OP(logical_and, (a != 0) & (b != 0))
 LOGICAL_OP(logical_or, (a != 0) | (b != 0))
 
-/* ---- Questions about one element ----------------------------------------------------------------------------------- */
+/* ---- Questions about one element ------------------------------------------------------------- */
 
 #define QUESTION_OP(OP, EXPRESSION)                                      \
   REF_LOOP_1(OP##_bool, bool, bool, EXPRESSION)                          \
@@ -58,7 +58,7 @@ LOGICAL_OP(logical_or, (a != 0) | (b != 0))
 QUESTION_OP(logical_not, a == 0)
 QUESTION_OP(isnan, a != a) /* no integer differs from itself */
 
-/* ---- where: moves bits, so one loop for each element size -------------------------------------------------------- */
+/* ---- where: moves bits, so one loop for each element size ------------------------------------ */
 
 REF_LOOP_3(where_8, bits8, bool, bits8, bits8, a ? b : c)
 REF_LOOP_3(where_16, bits16, bool, bits16, bits16, a ? b : c)
@@ -74,7 +74,7 @@ static const fl_iter_loop where_loops[REF_DTYPES] = {
 static const ref_pointwise_op where_op = {
     {{{REF_TENSOR, REF_FIXED(FL_DTYPE_BOOL)}, {REF_TENSOR, 0}, {REF_TENSOR, 0}}, {{REF_TENSOR, 0}}}, where_loops, NULL};
 
-/* ---- The table ------------------------------------------------------------------------------------------------------ */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 #define EXACT(OP, FLAGS, USER) REF_POINTWISE(OP, ref_rows_all, FL_TIER_EXACT, FLAGS, USER)
 

@@ -6,7 +6,7 @@
 
 #define UNARY {{{REF_TENSOR, 0}}, {{REF_TENSOR, 0}}}
 
-/* ---- Floating types only -------------------------------------------------------------------------------- */
+/* ---- Floating types only --------------------------------------------------------------------- */
 
 #define FLOAT_OP(OP, FLOAT, DOUBLE)                                        \
   REF_UNARY_FLOATS(OP, FLOAT, DOUBLE)                                      \
@@ -25,7 +25,7 @@ FLOAT_OP(erf, erff(a), erf(a))
 FLOAT_OP(sigmoid, (float)sigmoid_d(a), sigmoid_d(a))
 FLOAT_OP(silu, (float)silu_d(a), silu_d(a))
 
-/* ---- Numbers --------------------------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 #define NUMBER_OP(OP, INTEGER, FLOAT, DOUBLE)                               \
   REF_UNARY_FLOATS(OP, FLOAT, DOUBLE)                                       \
@@ -41,7 +41,7 @@ NUMBER_OP(ceil, a, ceilf(a), ceil(a))
 NUMBER_OP(round, a, rintf(a), rint(a))
 NUMBER_OP(trunc, a, truncf(a), trunc(a))
 
-/* ---- All, integers and bool ------------------------------------------------------------------------------- */
+/* ---- All, integers and bool ------------------------------------------------------------------ */
 
 REF_UNARY_FLOATS(sign, sign_f(a), sign_d(a))
 REF_UNARY_INTEGERS(sign, sign_i(a))
@@ -55,7 +55,7 @@ static const fl_iter_loop bitwise_not_loops[REF_DTYPES] = {REF_INTEGER_LOOPS(bit
                                                            [FL_DTYPE_BOOL] = bitwise_not_bool};
 static const ref_pointwise_op bitwise_not_op = {UNARY, bitwise_not_loops, NULL};
 
-/* ---- gelu: the word chooses the formula --------------------------------------------------------------------- */
+/* ---- gelu: the word chooses the formula ------------------------------------------------------ */
 
 REF_UNARY_FLOATS(gelu, (float)gelu_d(a), gelu_d(a))
 REF_UNARY_FLOATS(gelu_tanh, (float)gelu_tanh_d(a), gelu_tanh_d(a))
@@ -74,7 +74,7 @@ static fl_iter_loop choose_gelu(const fl_call* call, const ref_types* types) {
 
 static const ref_pointwise_op gelu_op = {{{{REF_TENSOR, 0}, {REF_STRING, 0}}, {{REF_TENSOR, 0}}}, NULL, choose_gelu};
 
-/* ---- clamp: k0 and k1 are the bounds, an absent one is the type's own -------------------------------------- */
+/* ---- clamp: k0 and k1 are the bounds, an absent one is the type's own ------------------------ */
 
 static inline int64_t lower_i(fl_scalar bound) {
   return bound.tag == FL_TAG_NONE ? INT64_MIN : bound.tag == FL_TAG_UINT ? INT64_MAX : bound.i;
@@ -107,7 +107,7 @@ static const fl_iter_loop clamp_loops[REF_DTYPES] = {REF_NUMBER_LOOPS(clamp)};
 static const ref_pointwise_op clamp_op = {
     {{{REF_TENSOR, 0}, {REF_SCALAR_OR_NONE, 0}, {REF_SCALAR_OR_NONE, 0}}, {{REF_TENSOR, 0}}}, clamp_loops, NULL};
 
-/* ---- fill: no input ------------------------------------------------------------------------------------------ */
+/* ---- fill: no input -------------------------------------------------------------------------- */
 
 REF_LOOP_0(fill_bool, bool, k0.i)
 REF_LOOP_0(fill_u8, u8, k0.i)
@@ -122,7 +122,7 @@ REF_LOOP_0(fill_bf16, half_bits, fl_f64_to_bf16(k0.f))
 static const fl_iter_loop fill_loops[REF_DTYPES] = {REF_ALL_LOOPS(fill)};
 static const ref_pointwise_op fill_op = {{{{REF_SCALAR, 0}}, {{REF_TENSOR, 0}}}, fill_loops, NULL};
 
-/* ---- The table ------------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 #define EXACT(OP, ROWS, USER) REF_POINTWISE(OP, ROWS, FL_TIER_EXACT, FL_KERNEL_INPLACE_OK, USER)
 #define ACCURATE(OP, ROWS, USER) REF_POINTWISE(OP, ROWS, FL_TIER_ACCURATE, FL_KERNEL_INPLACE_OK, USER)

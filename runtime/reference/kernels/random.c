@@ -11,7 +11,7 @@
 
 #define TWO_PI 6.28318530717958647692
 
-/* ---- Philox --------------------------------------------------------------------------------------------------- */
+/* ---- Philox ---------------------------------------------------------------------------------- */
 
 typedef struct words {
   uint32_t w[4];
@@ -44,7 +44,7 @@ static uint64_t bits53(words x, int pair) {
   return (high << 32 | low) >> 11;
 }
 
-/* ---- One group of values, in double ------------------------------------------------------------------------------ */
+/* ---- One group of values, in double ---------------------------------------------------------- */
 
 struct random_work;
 
@@ -94,7 +94,7 @@ static void normal_group(const random_work* work, uint64_t group, double* values
   values[1] = work->first + work->second * (radius * sin(TWO_PI * u2));
 }
 
-/* ---- Elements in row-major order ------------------------------------------------------------------------------------ */
+/* ---- Elements in row-major order ------------------------------------------------------------- */
 
 typedef struct progress {
   const random_work* work;
@@ -161,7 +161,7 @@ static void execute_random(const void* payload) {
   fl_iter_run(&iter, random_loop, &now);
 }
 
-/* ---- Kernels ------------------------------------------------------------------------------------------------------------ */
+/* ---- Kernels --------------------------------------------------------------------------------- */
 
 typedef struct random_op {
   ref_signature signature;
