@@ -100,6 +100,10 @@ class Calls:
         """Wait for the stream or event; anything but FL_OK fails the row, FL_TIMEOUT included."""
         self.ok(f"{table_of(handle)}.sync", handle, timeout_ns, timeout=timeout_ns / 1e9)
 
+    def forget(self, handle: Kept) -> None:
+        """The handle is destroyed or freed by other means than this object's."""
+        self._live.pop(handle.ref, None)
+
     def _keep(self, handle: Kept) -> Kept:
         self._live[handle.ref] = handle
         return handle

@@ -7,6 +7,7 @@ other; the registry requires it of every profile.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Affine:
             "kernel.plan",
             self.kernel,
             self.device,
-            self._call(words, None, None, None, 1, (0, 0, 0), None, 0),
+            self.planned(words),
             out("fl_plan"),
         ).value
         need = plan["workspace_bytes"]
@@ -83,15 +84,28 @@ class Affine:
         """`submit`, which must succeed."""
         self.prepare(words)
         space, token = self._workspaces[words]
-        self.abi.ok(
-            "kernel.run", self.kernel, stream, self._call(words, target, x, b, a, offsets, space, token)
-        )
+        self.abi.ok("kernel.run", self.kernel, stream, self._call(words, target, x, b, a, offsets, space, token))
 
-    def call_args(self, words: int, target: Block, x: Block, b: Block, a: int) -> list[Arg]:
-        """Arguments of "kernel.run" behind the stream, for checks that queue the call themselves."""
+    def call_args(
+        self,
+        words: int,
+        target: Block,
+        x: Block,
+        b: Block,
+        a: int,
+        call: Mapping[str, Any] | None = None,
+        tensor: Mapping[str, Any] | None = None,
+    ) -> list[Arg]:
+        """Arguments of "kernel.run" behind the stream; call, tensor: options of these structs."""
         self.prepare(words)
         space, token = self._workspaces[words]
-        return [self._call(words, target, x, b, a, (0, 0, 0), space, token)]
+        return [self._call(words, target, x, b, a, (0, 0, 0), space, token, call, tensor)]
+
+    def planned(
+        self, words: int, call: Mapping[str, Any] | None = None, tensor: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The fl_call of a plan, without addresses."""
+        return self._call(words, None, None, None, 1, (0, 0, 0), None, 0, call, tensor)
 
     def _call(
         self,
@@ -103,30 +117,35 @@ class Affine:
         offsets: tuple[int, int, int],
         space: Block | None,
         token: int,
+        call: Mapping[str, Any] | None = None,
+        tensor: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
+        inputs = [self._tensor(b, words, offsets[2], tensor), self._tensor(x, words, offsets[1], None)]
         args = [
-            {"tag": header.FL_TAG_TENSOR, "value": {"tensor": self._tensor(b, words, offsets[2])}},
-            {"tag": header.FL_TAG_TENSOR, "value": {"tensor": self._tensor(x, words, offsets[1])}},
+            {"tag": header.FL_TAG_TENSOR, "value": {"tensor": inputs[0]}},
+            {"tag": header.FL_TAG_TENSOR, "value": {"tensor": inputs[1]}},
             {"tag": header.FL_TAG_INT, "value": {"i": a}},
         ]
         fields: dict[str, Arg] = {
             "args": array(args, "fl_arg"),
             "n_args": len(args),
-            "outs": array([self._tensor(target, words, offsets[0])], "const fl_tensor*"),
+            "outs": array([self._tensor(target, words, offsets[0], None)], "const fl_tensor*"),
             "n_outs": 1,
             "plan_token": token,
         }
         if space is not None:
             fields |= {"workspace_base": space, "workspace_bytes": space.bytes}
-        return struct("fl_call", fields)
+        return struct("fl_call", fields, **(call or {}))
 
-    def _tensor(self, block: Block | None, words: int, offset: int) -> dict[str, Any]:
+    def _tensor(
+        self, block: Block | None, words: int, offset: int, options: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         return struct(
             "fl_tensor",
             {
                 "base": 0 if block is None else block,
-                "byte_offset": offset,
-                "base_bytes": offset + words * WORD if block is None else block.bytes,
+                "byte_offset": 0 if block is None else offset,
+                "base_bytes": 0 if block is None else block.bytes,
                 "sizes": array([words], "int64_t"),
                 "strides": array([1], "int64_t"),
                 "numel": words,
@@ -134,6 +153,7 @@ class Affine:
                 "ndim": 1,
                 "device": int(self.device[1:]),
             },
+            **(options or {}),
         )
 
 

@@ -61,12 +61,12 @@ class Row:
         if old is None or _rank(err_over_t) > _rank(old):
             self.worst_ratio, self.worst_where = float(err_over_t), where
 
-    def check(self, holds: object, message: str, **facts: Any) -> None:
+    def check(self, holds: object, message: str, /, **facts: Any) -> None:
         """Fail the row with `message` and `facts` unless `holds` is true."""
         if not holds:
             self.fail(message, **facts)
 
-    def fail(self, message: str, *, violates: tuple[str, ...] = (), **facts: Any) -> NoReturn:
+    def fail(self, message: str, /, *, violates: tuple[str, ...] = (), **facts: Any) -> NoReturn:
         """Verdict `fail`: the plugin broke the row's rule, or those of `violates` for an operator row."""
         self.violates = list(violates) or self.violates
         raise RuleViolated(message, {**self.facts, **facts})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import abi, helper
+from .loader import EXTENSION_STRUCTS
 from .session_args import CommandError, fields_of
 
 if TYPE_CHECKING:
@@ -87,6 +88,16 @@ def _strings(session: Session, _: Mapping[str, Any]) -> dict[str, Any]:
             note(f"device {device.index}.kernel {position}.op", kernel.op)
             note(f"device {device.index}.kernel {position}.variant", kernel.variant)
     return {"strings": found}
+
+
+def _pads(session: Session, _: Mapping[str, Any]) -> dict[str, Any]:
+    """-> {"pads": {where: value}}: every pad field of the structs that the plugin has handed out."""
+    found = {"root.pad": int(session.plugin.root.pad)}
+    for name in EXTENSION_STRUCTS:
+        out, raw_name = ffi.new("const fl_extension**"), ffi.new("char[]", name.encode())
+        if session.plugin.table["root.get_extension"](raw_name, 1, out, ffi.NULL) == abi.FL_OK:
+            found[f"{name}.pad"] = int(out[0].pad)
+    return {"pads": found}
 
 
 def _log(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,6 +194,7 @@ COMMANDS = {
     "process_state": _process_state,
     "resources": _resources,
     "strings": _strings,
+    "pads": _pads,
     "log": _log,
     "exit": _exit,
     "shutdown_at_exit": _shutdown_at_exit,
