@@ -26,6 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", default=None, help="seed of all draws (default: a new one, printed)")
     group.addoption("--report", default=None, metavar="DIR", help="default: torch-fl-report/<vendor>")
     group.addoption(
+        "--row",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only this row, or those of a pattern: FL-MEM-003, 'add.Tensor/*/f32' (may be repeated)",
+    )
+    group.addoption(
         "--in-process",
         action="store_true",
         help="load the plugin into this process, for a debugger; never certifies",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -109,6 +110,26 @@ class Collection:
         doubled = {row_id for row_id in ids if ids.count(row_id) > 1} if len(set(ids)) != len(ids) else set()
         if doubled:
             raise pytest.UsageError(f"more than one check for {', '.join(sorted(doubled))}")
+        if wanted := config.getoption("--row"):
+            _select(config, items, wanted)
+
+
+def _select(config: pytest.Config, items: list[pytest.Item], wanted: list[str]) -> None:
+    """Leave the items whose row is one of `wanted`, ids or patterns, "aten::" optional; UsageError for one without."""
+    chosen: set[pytest.Item] = set()
+    for pattern in wanted:
+        found = [item for item in items if ITEM_ROW in item.stash and _fits(item.stash[ITEM_ROW].expected.id, pattern)]
+        if not found:
+            raise pytest.UsageError(f"--row {pattern}: no check runs such a row")
+        chosen.update(found)
+    others = [item for item in items if item not in chosen]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item in chosen]
+
+
+def _fits(row_id: str, pattern: str) -> bool:
+    return fnmatchcase(row_id, pattern) or fnmatchcase(row_id.removeprefix("aten::"), pattern)
 
 
 def item_id(row_id: str) -> str:
