@@ -25,7 +25,9 @@ static fl_status check_cat(const fl_kernel* kernel, const fl_call* call, fl_erro
         return fl_fail(err, FL_INVALID_ARGUMENT, "%s: input %u does not fit in dimension %u", kernel->op, i, d);
       }
     }
-    total += input->sizes[dim];
+    if (__builtin_add_overflow(total, input->sizes[dim], &total)) {
+      return fl_fail(err, FL_INVALID_ARGUMENT, "%s: the sizes overflow", kernel->op);
+    }
   }
   if (total != out->sizes[dim]) {
     return fl_fail(err, FL_INVALID_ARGUMENT, "%s: inputs of %lld in an output of %lld", kernel->op, (long long)total,

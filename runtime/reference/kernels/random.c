@@ -197,7 +197,8 @@ static fl_status plan_random(const fl_kernel* kernel, fl_device device, const fl
   FL_TRY(ref_plan_simple(kernel, device, call, out, err));
   const fl_tensor* tensor = call->outs[0];
   int64_t size = group_size(kernel->user, tensor->dtype);
-  fl_plan_set(out, 0, 0, (uint64_t)((tensor->numel + size - 1) / size));
+  int64_t groups = tensor->numel / size + (tensor->numel % size != 0);
+  fl_plan_set(out, 0, 0, (uint64_t)groups);
   return FL_OK;
 }
 
