@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "personality.h"
 #include "torch_fl/sdk/error.h"
@@ -22,15 +23,16 @@
 #define REF_UNPOISON(address, bytes) ((void)(address), (void)(bytes))
 #endif
 
-#define PAGE 4096
-#define TRIM_BYTES (16u << 20)     /* freed bytes after which pages go back to the system */
-#define HANDLE_SPACE_BITS 48       /* HANDLE: device i owns the numbers from (i + 1) << 48 */
+#define TRIM_BYTES (16u << 20) /* freed bytes after which pages go back to the system */
+#define HANDLE_SPACE_BITS 48   /* HANDLE: device i owns the numbers from (i + 1) << 48 */
 
 static char* worker_address(const ref_arena* arena, uint64_t address) {
   return arena->mapping + (address - arena->space);
 }
 
 static uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
 /* Smallest odd multiple of step that is >= value. */
 static uint64_t odd_multiple(uint64_t value, uint64_t step) { return round_up(value + step, 2 * step) - step; }
@@ -64,7 +66,7 @@ fl_status ref_arena_open(ref_arena* arena, int32_t device_index, uint64_t total,
   memset(arena, 0, sizeof *arena);
   arena->total = total;
   arena->align = ref_this.alloc_align;
-  arena->span = round_up(total + arena->align, PAGE);
+  arena->span = round_up(total + arena->align, page_bytes());
   arena->mapping = map(arena->span, PROT_READ | PROT_WRITE);
   if (ref_this.address_model == FL_ADDRESS_LINEAR) {
     arena->reserved = map(arena->span, PROT_NONE);
@@ -95,7 +97,7 @@ void ref_arena_close(ref_arena* arena) {
   free(arena->ranges);
 }
 
-/* ---- free ranges ---------------------------------------------------------------------------------------------------- */
+/* ---- free ranges ------------------------------------------------------------------------------------------------- */
 
 static void insert_range(ref_arena* arena, size_t index, uint64_t begin, uint64_t end) {
   memmove(&arena->ranges[index + 1], &arena->ranges[index], (arena->n_ranges - index) * sizeof(ref_range));
@@ -144,14 +146,15 @@ static void release_range(ref_arena* arena, uint64_t begin, uint64_t end) {
 static void trim(ref_arena* arena) {
   if (arena->untrimmed < TRIM_BYTES) return;
   arena->untrimmed = 0;
+  uint64_t page = page_bytes();
   for (size_t i = 0; i < arena->n_ranges; i++) {
-    uint64_t begin = round_up(arena->ranges[i].begin, PAGE);
-    uint64_t end = arena->ranges[i].end / PAGE * PAGE;
+    uint64_t begin = round_up(arena->ranges[i].begin, page);
+    uint64_t end = arena->ranges[i].end / page * page;
     if (begin < end) madvise(worker_address(arena, begin), end - begin, MADV_DONTNEED);
   }
 }
 
-/* ---- live blocks ---------------------------------------------------------------------------------------------------- */
+/* ---- live blocks ------------------------------------------------------------------------------------------------- */
 
 /* Index of the first live block whose base is >= base. */
 static size_t block_position(const ref_arena* arena, uint64_t base) {

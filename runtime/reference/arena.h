@@ -27,12 +27,12 @@ typedef struct ref_range {
 } ref_range;
 
 typedef struct ref_arena {
-  uint64_t space; /* first device address, a multiple of the page size; nothing is allocated there */
-  uint64_t span;  /* bytes */
-  uint64_t total; /* bytes that can be allocated */
-  uint64_t align; /* alloc_align */
-  char* mapping;  /* of space, for the worker */
-  void* reserved; /* the PROT_NONE range, NULL for HANDLE */
+  uint64_t space;        /* first device address, a multiple of the page size; nothing is allocated there */
+  uint64_t span;         /* bytes */
+  uint64_t total;        /* bytes that can be allocated */
+  uint64_t align;        /* alloc_align */
+  char* mapping;         /* of space, for the worker */
+  void* reserved;        /* the PROT_NONE range, NULL for HANDLE */
   pthread_mutex_t mutex; /* guards what follows */
   uint64_t used;         /* bytes set aside */
   uint64_t untrimmed;    /* bytes freed since pages were last given back */

@@ -77,7 +77,8 @@ static fl_status accept_option(const char* option, size_t length, uint64_t* out_
   const char* equals = memchr(option, '=', length);
   size_t key_length = equals != NULL ? (size_t)(equals - option) : length;
   if (equals == NULL || key_length != sizeof memory - 2 || memcmp(option, memory, key_length + 1) != 0) {
-    return fl_fail(err, FL_INVALID_ARGUMENT, "unknown option '%.*s'", (int)fl_utf8_cut(option, key_length, 200), option);
+    return fl_fail(err, FL_INVALID_ARGUMENT, "unknown option '%.*s'", (int)fl_utf8_cut(option, key_length, 200),
+                   option);
   }
   return accept_memory(equals + 1, length - key_length - 1, "memory", FL_INVALID_ARGUMENT, out_memory, err);
 }

@@ -66,8 +66,8 @@ fl_status ref_copy(fl_stream stream, const fl_copy_args* args, fl_error* err) {
   char* destination = NULL;
   FL_TRY(copy_side(args->src_space, args->src_device, args->src_base, args->src_offset, args->bytes, "copy source",
                    &source, err));
-  FL_TRY(copy_side(args->dst_space, args->dst_device, args->dst_base, args->dst_offset, args->bytes,
-                   "copy destination", &destination, err));
+  FL_TRY(copy_side(args->dst_space, args->dst_device, args->dst_base, args->dst_offset, args->bytes, "copy destination",
+                   &destination, err));
 
   /* Ordinary host memory is the host's again when this returns [FL-COPY-002]. */
   int capture = args->src_space == FL_SPACE_HOST && ref_this.execution_model == FL_EXEC_ASYNC;

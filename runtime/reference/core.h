@@ -10,6 +10,7 @@
 #include "reference.h"
 #include "torch_fl/sdk/event_engine.h"
 #include "torch_fl/sdk/stream_engine.h"
+#include "torch_fl/sdk/stream_wait.h"
 
 #define REF_MAX_DEVICES 64
 #define REF_PRIORITY_LEAST 1
@@ -32,18 +33,18 @@ struct fl_event_s {
   fl_engine_event engine;
 };
 
-/* ---- config.c: what the environment and the options of device_open say --------------------------------------------- */
+/* ---- config.c: what the environment and the options of device_open say ------------------------------------------- */
 /* FL_REFERENCE_DEVICES, default 2, read once. FL_FAILED_PRECONDITION naming the variable when it makes no sense. */
 fl_status ref_config_devices(int32_t* out, fl_error* err);
 /* Bytes of one device: option `memory`, else FL_REFERENCE_MEMORY, else 8 GiB. Options that are not known or make no
  * sense: FL_INVALID_ARGUMENT naming them. */
 fl_status ref_config_memory(const char* options, uint64_t* out_bytes, fl_error* err);
 
-/* ---- log.c: called with no lock held -------------------------------------------------------------------------------- */
+/* ---- log.c: called with no lock held ----------------------------------------------------------------------------- */
 void ref_log_to(const fl_host* host);
 __attribute__((format(printf, 2, 3))) void ref_log(int32_t level, const char* format, ...);
 
-/* ---- device.c --------------------------------------------------------------------------------------------------------- */
+/* ---- device.c ---------------------------------------------------------------------------------------------------- */
 fl_status ref_device_count(int32_t* out, fl_error* err);
 fl_status ref_device_open(int32_t index, const fl_device_open_args* args, fl_device* out, fl_error* err);
 fl_status ref_device_close(fl_device device, fl_error* err);
@@ -53,7 +54,7 @@ void ref_device_release(fl_device device);
 /* FL_OK, or FL_DEVICE_LOST with its text. */
 fl_status ref_device_usable(fl_device device, fl_error* err);
 
-/* ---- memory.c, copy.c -------------------------------------------------------------------------------------------------- */
+/* ---- memory.c, copy.c -------------------------------------------------------------------------------------------- */
 fl_status ref_mem_alloc(fl_device device, const fl_mem_alloc_args* args, uint64_t* out_base, fl_error* err);
 fl_status ref_mem_free(fl_device device, uint64_t base, uint64_t bytes, fl_error* err);
 fl_status ref_mem_info(fl_device device, uint64_t* out_free, uint64_t* out_total, fl_error* err);
@@ -61,7 +62,7 @@ fl_status ref_copy(fl_stream stream, const fl_copy_args* args, fl_error* err);
 fl_status ref_fill(fl_stream stream, uint64_t base, uint64_t offset, uint64_t pattern, uint32_t pattern_bytes,
                    uint64_t count, fl_error* err);
 
-/* ---- stream.c, event.c -------------------------------------------------------------------------------------------------- */
+/* ---- stream.c, event.c ------------------------------------------------------------------------------------------- */
 fl_status ref_stream_create(fl_device device, const fl_stream_create_args* args, fl_stream* out, fl_error* err);
 fl_status ref_stream_destroy(fl_stream stream, fl_error* err);
 fl_status ref_stream_query(fl_stream stream, fl_error* err);
@@ -79,7 +80,7 @@ fl_status ref_event_query(fl_event event, fl_error* err);
 fl_status ref_event_sync(fl_event event, uint64_t timeout_ns, fl_error* err);
 fl_status ref_event_elapsed(fl_event start, fl_event end, int64_t* out_ns, fl_error* err);
 
-/* ---- table.c, extension_*.c --------------------------------------------------------------------------------------------- */
+/* ---- table.c, extension_*.c -------------------------------------------------------------------------------------- */
 fl_status ref_kernels(fl_device device, const fl_kernel_table** out, fl_error* err);
 extern const fl_pinned_api ref_pinned;
 extern const fl_fault_api ref_fault;

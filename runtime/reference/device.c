@@ -52,8 +52,7 @@ fl_status ref_device_open(int32_t index, const fl_device_open_args* args, fl_dev
   pthread_mutex_unlock(&open_mutex);
   if (status != FL_OK) return status;
   *out = device;
-  ref_log(FL_LOG_INFO, "%s: device %d opened with %llu bytes", ref_plugin_name, (int)index,
-          (unsigned long long)memory);
+  ref_log(FL_LOG_INFO, "%s: device %d opened with %llu bytes", ref_plugin_name, (int)index, (unsigned long long)memory);
   return FL_OK;
 }
 

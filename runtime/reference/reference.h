@@ -53,7 +53,7 @@ fl_status ref_workspace(fl_stream stream, const fl_call* call, uint64_t bytes, c
 #endif
 
 /* Kernel lists: each file kernels/<name>.c defines these two. */
-#define REF_KERNELS(name)                     \
+#define REF_KERNELS(name)                      \
   extern const fl_kernel ref_kernels_##name[]; \
   extern const uint32_t ref_kernels_##name##_count
 

@@ -10,7 +10,7 @@ typedef struct {
   uint32_t smallest;
   fl_status (*call)(void* args, fl_error* err);
   void (*undo)(void); /* of a success */
-  size_t flags_at; /* of a flags word, 0 for none */
+  size_t flags_at;    /* of a flags word, 0 for none */
   int has_chain;
 } shape;
 
@@ -21,7 +21,9 @@ static fl_device made_device;
 
 static fl_status call_alloc(void* args, fl_error* err) { return plugin->memory->alloc(device, args, &made_base, err); }
 static void undo_alloc(void) { plugin->memory->free(device, made_base, 64, NULL); }
-static fl_status call_stream(void* args, fl_error* err) { return plugin->stream->create(device, args, &made_stream, err); }
+static fl_status call_stream(void* args, fl_error* err) {
+  return plugin->stream->create(device, args, &made_stream, err);
+}
 static void undo_stream(void) { plugin->stream->destroy(made_stream, NULL); }
 static fl_status call_event(void* args, fl_error* err) { return plugin->event->create(device, args, &made_event, err); }
 static void undo_event(void) { plugin->event->destroy(made_event, NULL); }
@@ -192,7 +194,8 @@ static void numbers_out_of_range_are_refused(void) {
   EXPECT(FL_FAILED_PRECONDITION, plugin->device->open, 0, &open, &made_device);
   EXPECT(FL_INVALID_ARGUMENT, plugin->device->open, 2, &open, &made_device);
   EXPECT(FL_INVALID_ARGUMENT, plugin->device->open, -1, &open, &made_device);
-  const char* refused[] = {"memory", "memory=", "memory=1x", "memory=10", "memory=9999999T", "speed=3", "memory=2M;a=b"};
+  const char* refused[] = {"memory",          "memory=", "memory=1x",    "memory=10",
+                           "memory=9999999T", "speed=3", "memory=2M;a=b"};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
     open.options = refused[i];
     EXPECT(FL_INVALID_ARGUMENT, plugin->device->open, 1, &open, &made_device);

@@ -18,12 +18,12 @@
 static const fl_plugin* plugin;
 static int is_inline; /* the devices of this library execute INLINE */
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
       fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-      _exit(1);                                                                 \
-    }                                                                           \
+      _exit(1);                                                                     \
+    }                                                                               \
   } while (0)
 
 static inline void expect_status(fl_status got, fl_status wanted, const fl_error* err, const char* file, int line) {
@@ -33,12 +33,12 @@ static inline void expect_status(fl_status got, fl_status wanted, const fl_error
 }
 
 /* EXPECT(FL_OK, plugin->stream->sync, stream, 0): the call with an err appended; failures must carry text. */
-#define EXPECT(wanted, function, ...)                                         \
-  do {                                                                        \
-    char expect_text[256] = "";                                               \
+#define EXPECT(wanted, function, ...)                                                                     \
+  do {                                                                                                    \
+    char expect_text[256] = "";                                                                           \
     fl_error expect_err = {sizeof(fl_error), FL_KIND_ERROR, 0, 0, 0, expect_text, sizeof expect_text, 0}; \
-    fl_status expect_got = function(__VA_ARGS__, &expect_err);                \
-    expect_status(expect_got, wanted, &expect_err, __FILE__, __LINE__);       \
+    fl_status expect_got = function(__VA_ARGS__, &expect_err);                                            \
+    expect_status(expect_got, wanted, &expect_err, __FILE__, __LINE__);                                   \
   } while (0)
 
 static inline void load(const char* path) {
@@ -80,25 +80,32 @@ static inline uint64_t new_block(fl_device device, uint64_t bytes) {
   return base;
 }
 
+static inline fl_copy_args between(fl_device dst_device, uint64_t dst_base, uint64_t dst_offset, fl_device src_device,
+                                   uint64_t src_base, uint64_t src_offset, uint64_t bytes) {
+  fl_copy_args args;
+  memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
+  args.kind = FL_KIND_COPY_ARGS;
+  args.dst_space = dst_device != NULL ? FL_SPACE_DEVICE : FL_SPACE_HOST;
+  args.src_space = src_device != NULL ? FL_SPACE_DEVICE : FL_SPACE_HOST;
+  args.dst_device = dst_device;
+  args.src_device = src_device;
+  args.dst_base = dst_base;
+  args.dst_offset = dst_offset;
+  args.src_base = src_base;
+  args.src_offset = src_offset;
+  args.bytes = bytes;
+  return args;
+}
+
 static inline fl_copy_args to_device(fl_device device, uint64_t base, uint64_t offset, const void* source,
                                      uint64_t bytes) {
-  fl_copy_args args = {sizeof args, FL_KIND_COPY_ARGS, NULL, FL_SPACE_DEVICE, FL_SPACE_HOST, device, NULL,
-                       base, offset, (uint64_t)(uintptr_t)source, 0, bytes};
-  return args;
+  return between(device, base, offset, NULL, (uint64_t)(uintptr_t)source, 0, bytes);
 }
 
 static inline fl_copy_args to_host(fl_device device, uint64_t base, uint64_t offset, void* destination,
                                    uint64_t bytes) {
-  fl_copy_args args = {sizeof args, FL_KIND_COPY_ARGS, NULL, FL_SPACE_HOST, FL_SPACE_DEVICE, NULL, device,
-                       (uint64_t)(uintptr_t)destination, 0, base, offset, bytes};
-  return args;
-}
-
-static inline fl_copy_args between(fl_device dst_device, uint64_t dst_base, uint64_t dst_offset, fl_device src_device,
-                                   uint64_t src_base, uint64_t src_offset, uint64_t bytes) {
-  fl_copy_args args = {sizeof args, FL_KIND_COPY_ARGS, NULL, FL_SPACE_DEVICE, FL_SPACE_DEVICE, dst_device, src_device,
-                       dst_base, dst_offset, src_base, src_offset, bytes};
-  return args;
+  return between(NULL, (uint64_t)(uintptr_t)destination, 0, device, base, offset, bytes);
 }
 
 static inline void upload(fl_stream stream, fl_device device, uint64_t base, const void* source, uint64_t bytes) {

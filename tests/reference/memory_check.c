@@ -50,7 +50,9 @@ static void alignment_is_what_was_asked_for_and_no_more(uint64_t smallest) {
 /* Random allocations and frees; every live block holds its own number at both ends. */
 static void live_blocks_never_overlap(void) {
   enum { SLOTS = 200, STEPS = 6000 };
-  static struct { uint64_t base, bytes; } live[SLOTS];
+  static struct {
+    uint64_t base, bytes;
+  } live[SLOTS];
   uint64_t before = free_bytes();
   for (int step = 0; step < STEPS; step++) {
     size_t slot = next_random() % SLOTS;

@@ -15,7 +15,8 @@ static atomic_int tasks_submitted;
 static counter tasks;
 
 static fl_tensor vector(int32_t device, uint64_t base, uint64_t bytes, const int64_t* sizes, const int64_t* strides) {
-  fl_tensor tensor = {sizeof tensor, FL_KIND_TENSOR, base, 0, bytes, sizes, strides, sizes[0], FL_DTYPE_F32, 1, device, 0};
+  fl_tensor tensor = {sizeof tensor, FL_KIND_TENSOR, base,         0, bytes,  sizes,
+                      strides,       sizes[0],       FL_DTYPE_F32, 1, device, 0};
   return tensor;
 }
 
@@ -155,7 +156,8 @@ static void find_add(void) {
   const fl_kernel_table* table = NULL;
   EXPECT(FL_OK, plugin->kernel->kernels, devices[0], &table);
   for (uint32_t i = 0; i < table->count; i++) {
-    const fl_kernel* entry = (const fl_kernel*)(const void*)((const char*)table->entries + (size_t)i * table->entry_stride);
+    const fl_kernel* entry =
+        (const fl_kernel*)(const void*)((const char*)table->entries + (size_t)i * table->entry_stride);
     if (strcmp(entry->op, "aten::add.Tensor") == 0) add = entry;
   }
   CHECK(add != NULL);

@@ -13,10 +13,10 @@
 #include "torch_fl/sdk/error.h"
 
 /* Returns the failing status from the enclosing function. */
-#define FL_TRY(expression)                              \
-  do {                                                  \
-    fl_status fl_try_status = (expression);             \
-    if (fl_try_status != FL_OK) return fl_try_status;   \
+#define FL_TRY(expression)                            \
+  do {                                                \
+    fl_status fl_try_status = (expression);           \
+    if (fl_try_status != FL_OK) return fl_try_status; \
   } while (0)
 
 /* First two words of a growable struct; `smallest` is FL_SIZE_V1_0_<STRUCT>, never the caller's own sizeof. */
@@ -146,9 +146,7 @@ static inline fl_status fl_arg_wrong_tag(const fl_call* call, uint32_t slot, con
 
 static inline int fl_arg_is_none(const fl_call* call, uint32_t slot) { return call->args[slot].tag == FL_TAG_NONE; }
 
-static inline int fl_arg_is_tensor(const fl_call* call, uint32_t slot) {
-  return call->args[slot].tag == FL_TAG_TENSOR;
-}
+static inline int fl_arg_is_tensor(const fl_call* call, uint32_t slot) { return call->args[slot].tag == FL_TAG_TENSOR; }
 
 /* A tensor, never NULL. The tensor itself is checked by fl_check_tensor. */
 static inline fl_status fl_arg_tensor(const fl_call* call, uint32_t slot, const fl_tensor** out, fl_error* err) {

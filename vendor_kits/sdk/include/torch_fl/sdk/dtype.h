@@ -45,7 +45,7 @@ static inline uint32_t fl_dtype_size(uint32_t dtype) {
 
 /* Short name ("f32"), "?" for an unknown dtype. */
 static inline const char* fl_dtype_name(uint32_t dtype) {
-  static const char* const names[] = {"none", "bool", "u8",   "i8",  "i16", "i32", "i64",  "u16",    "u32",   "u64",
+  static const char* const names[] = {"none", "bool", "u8",  "i8",  "i16", "i32", "i64",  "u16",      "u32",   "u64",
                                       "f16",  "bf16", "f32", "f64", "c32", "c64", "c128", "f8e4m3fn", "f8e5m2"};
   return dtype < sizeof names / sizeof names[0] ? names[dtype] : "?";
 }
@@ -113,8 +113,8 @@ static inline uint16_t fl_f64_to_bf16(double value) { return fl_f32_to_bf16(fl_f
 static inline float fl_f16_to_f32(uint16_t half) {
   uint32_t magnitude = (uint32_t)(half & 0x7FFFu) << 13;
   uint32_t exponent = magnitude & 0x0F800000u;
-  uint32_t normal = magnitude + (112u << 23);           /* bias 15 -> 127 */
-  uint32_t special = normal + (112u << 23);             /* inf, NaN: exponent 31 -> 255 */
+  uint32_t normal = magnitude + (112u << 23);            /* bias 15 -> 127 */
+  uint32_t special = normal + (112u << 23);              /* inf, NaN: exponent 31 -> 255 */
   float shifted = fl_f32_from_bits(normal + (1u << 23)); /* subnormal m * 2^-24 = (2^-14 + m * 2^-24) - 2^-14 */
   uint32_t subnormal = fl_f32_bits(shifted - 0x1p-14f);
   uint32_t bits = exponent == 0 ? subnormal : exponent == 0x0F800000u ? special : normal;

@@ -47,7 +47,7 @@ static inline fl_status fl_error_set(fl_error* err, fl_status status, int64_t ve
 }
 
 __attribute__((format(printf, 3, 0))) static inline fl_status fl_failv(fl_error* err, fl_status status,
-                                                                      const char* format, va_list args) {
+                                                                       const char* format, va_list args) {
   char text[FL_SDK_MESSAGE_BYTES];
   int wanted = vsnprintf(text, sizeof text, format, args);
   if (wanted < 0) return fl_error_set(err, status, 0, format);
@@ -62,7 +62,7 @@ __attribute__((format(printf, 3, 0))) static inline fl_status fl_failv(fl_error*
 
 /* return fl_fail(err, FL_INVALID_ARGUMENT, "count is %d", count); */
 __attribute__((format(printf, 3, 4))) static inline fl_status fl_fail(fl_error* err, fl_status status,
-                                                                     const char* format, ...) {
+                                                                      const char* format, ...) {
   if (err == NULL) return status;
   va_list args;
   va_start(args, format);

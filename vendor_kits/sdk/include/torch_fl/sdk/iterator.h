@@ -72,7 +72,7 @@ static inline int fl_iter_outside(const fl_iter* iter, uint32_t a, uint32_t b) {
   return 0;
 }
 
-/* Orders dimensions so that memory is walked in the order in which it lies. Insertion sort keeps equal ones in place. */
+/* Orders dimensions so that memory is walked as it lies. Insertion sort keeps equal ones in place. */
 static inline void fl_iter_sort(fl_iter* iter) {
   for (uint32_t d = 1; d < iter->ndim; d++) {
     for (uint32_t k = d; k > 0 && fl_iter_outside(iter, k, k - 1); k--) fl_iter_swap(iter, k, k - 1);

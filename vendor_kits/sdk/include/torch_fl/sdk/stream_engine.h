@@ -6,146 +6,18 @@
  * A stream that has failed stays failed: work is skipped, host tasks run with the failure, generations complete with
  * it, waiters inherit it [FL-ERROR-004]. Destroying a stream never waits for its work [FL-THREAD-005].
  *
- * A vendor embeds fl_engine_group in its device and fl_engine_stream as first member of its stream; the engine knows
- * nothing else of either. Locks: group before stream before generation; none is held while work, host tasks or the
- * group's callbacks run, nor while anything is waited for [FL-THREAD-003, 004].
+ * Waiting for streams is in stream_wait.h, events are in event_engine.h. A vendor embeds fl_engine_group in its device
+ * and fl_engine_stream as first member of its stream; the engine knows nothing else of either.
+ * Locks: group before stream before generation; none is held while work, host tasks or the group's callbacks run, nor
+ * while anything is waited for [FL-THREAD-003, 004]. Compile with -D_GNU_SOURCE (or POSIX 2008) and -pthread.
  */
 #ifndef TORCH_FL_SDK_STREAM_ENGINE_H
 #define TORCH_FL_SDK_STREAM_ENGINE_H
 
 #include <fenv.h>
 #include <signal.h>
-#include <stdalign.h>
-#include <stddef.h>
 
-#include "torch_fl/sdk/args.h"
-#include "torch_fl/sdk/generation.h"
-
-typedef struct fl_engine_stream fl_engine_stream;
-
-/* All streams of one device. */
-typedef struct fl_engine_group {
-  uint32_t execution_model; /* FL_EXEC_* */
-  _Atomic fl_status lost;   /* FL_OK or FL_DEVICE_LOST */
-  /* The last reference is gone: free the object that the stream is embedded in. */
-  void (*release)(fl_engine_stream* stream);
-  /* The stream has just failed, once per stream; nullable. */
-  void (*failed)(fl_engine_stream* stream, fl_status status);
-  pthread_mutex_t mutex; /* guards the list and the references of its streams */
-  fl_engine_stream* first; /* destroyed streams stay in the list until their work is done */
-} fl_engine_group;
-
-/* One operation. It returns FL_OK or the failure that poisons its stream. */
-typedef fl_status (*fl_work_fn)(void* payload);
-
-#define FL_ITEM_WORK 1
-#define FL_ITEM_HOST_TASK 2
-#define FL_ITEM_RECORD 3
-#define FL_ITEM_WAIT 4
-
-typedef struct fl_engine_item {
-  struct fl_engine_item* next;
-  uint32_t kind;             /* FL_ITEM_* */
-  fl_status fault;           /* injected failure of this work, FL_OK for none */
-  uint64_t delay_ns;         /* injected delay of this work */
-  fl_work_fn work;           /* WORK */
-  fl_host_fn task;           /* HOST_TASK */
-  void* task_arg;            /* HOST_TASK */
-  fl_generation* generation; /* RECORD, WAIT: owned reference */
-  alignas(16) unsigned char payload[];
-} fl_engine_item;
-
-struct fl_engine_stream {
-  fl_engine_group* group;
-  fl_engine_stream* next_in_group;
-  uint32_t references; /* handle, worker, device syncs under way; guarded by the group */
-  pthread_t worker;    /* ASYNC */
-  pthread_mutex_t mutex; /* guards what follows */
-  pthread_cond_t submitted_more;
-  pthread_cond_t progressed;
-  fl_engine_item* head;
-  fl_engine_item* tail;
-  uint64_t submitted; /* items that took a place in the FIFO; INLINE: items that are done, so that none is pending */
-  uint64_t completed;
-  uint64_t turns_taken; /* INLINE: submitters that drew a place */
-  uint64_t turns_done;
-  fl_status status; /* FL_OK or the failure that poisoned the stream */
-  fl_status fault_next;
-  uint64_t delay_next_ns;
-  int parked;  /* the worker waits for an item */
-  int closing; /* the handle is gone */
-};
-
-/* ---- group ------------------------------------------------------------------------------------------------------ */
-
-static inline void fl_engine_group_init(fl_engine_group* group, uint32_t execution_model,
-                                        void (*release)(fl_engine_stream*),
-                                        void (*failed)(fl_engine_stream*, fl_status)) {
-  group->execution_model = execution_model;
-  atomic_init(&group->lost, FL_OK);
-  group->release = release;
-  group->failed = failed;
-  group->first = NULL;
-  pthread_mutex_init(&group->mutex, NULL);
-}
-
-/* No stream is left. */
-static inline void fl_engine_group_destroy(fl_engine_group* group) { pthread_mutex_destroy(&group->mutex); }
-
-static inline void fl_engine_unlink(fl_engine_group* group, fl_engine_stream* stream) {
-  fl_engine_stream** link = &group->first;
-  while (*link != stream) link = &(*link)->next_in_group;
-  *link = stream->next_in_group;
-}
-
-static inline void fl_engine_unreference(fl_engine_stream* stream) {
-  fl_engine_group* group = stream->group;
-  pthread_mutex_lock(&group->mutex);
-  stream->references -= 1;
-  int last = stream->references == 0;
-  if (last) fl_engine_unlink(group, stream);
-  pthread_mutex_unlock(&group->mutex);
-  if (!last) return;
-  pthread_cond_destroy(&stream->submitted_more);
-  pthread_cond_destroy(&stream->progressed);
-  pthread_mutex_destroy(&stream->mutex);
-  group->release(stream);
-}
-
-/* ---- items ------------------------------------------------------------------------------------------------------ */
-
-/* A new item with room for a payload, NULL when there is no memory. */
-static inline fl_engine_item* fl_engine_item_new(uint32_t kind, uint64_t payload_bytes) {
-  if (payload_bytes > SIZE_MAX - sizeof(fl_engine_item)) return NULL;
-  fl_engine_item* item = malloc(sizeof(fl_engine_item) + payload_bytes);
-  if (item == NULL) return NULL;
-  memset(item, 0, sizeof *item);
-  item->kind = kind;
-  return item;
-}
-
-static inline void fl_engine_item_free(fl_engine_item* item) {
-  fl_generation_release(item->generation);
-  free(item);
-}
-
-/* With the stream's lock held. */
-static inline fl_status fl_engine_failure_locked(const fl_engine_stream* stream) {
-  fl_status lost = atomic_load(&stream->group->lost);
-  return lost != FL_OK ? lost : stream->status;
-}
-
-static inline fl_status fl_engine_failure(fl_engine_stream* stream) {
-  pthread_mutex_lock(&stream->mutex);
-  fl_status status = fl_engine_failure_locked(stream);
-  pthread_mutex_unlock(&stream->mutex);
-  return status;
-}
-
-static inline fl_status fl_engine_report(fl_status status, fl_error* err) {
-  if (status == FL_DEVICE_LOST) return fl_fail(err, status, "the device is lost");
-  return fl_fail(err, status, "an earlier operation of the stream has failed");
-}
+#include "torch_fl/sdk/stream_types.h"
 
 /* What a waiter inherits: the loss of another device is to this one a failed operation. */
 static inline fl_status fl_engine_inherited(const fl_engine_stream* stream, fl_status status) {
@@ -193,7 +65,7 @@ static inline void fl_engine_finish(fl_engine_stream* stream, fl_engine_item* it
   if (first && stream->group->failed != NULL) stream->group->failed(stream, failure);
 }
 
-/* ---- worker (ASYNC) ----------------------------------------------------------------------------------------------- */
+/* ---- worker (ASYNC) ---------------------------------------------------------------------------------------------- */
 
 /* The next item, NULL when the stream is destroyed and empty. */
 static inline fl_engine_item* fl_engine_take(fl_engine_stream* stream) {
@@ -234,7 +106,7 @@ static inline int fl_engine_start_worker(fl_engine_stream* stream) {
   return failed;
 }
 
-/* ---- submitting --------------------------------------------------------------------------------------------------- */
+/* ---- submitting -------------------------------------------------------------------------------------------------- */
 
 /* With the stream's lock held: the next work takes what fl.fault has laid ready. */
 static inline void fl_engine_take_fault(fl_engine_stream* stream, fl_engine_item* item) {
@@ -318,7 +190,7 @@ static inline fl_status fl_engine_inject(fl_engine_stream* stream, fl_status fau
   return status == FL_OK ? FL_OK : fl_engine_report(status, err);
 }
 
-/* ---- life --------------------------------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 /* Sets up the stream inside the vendor's object and starts its worker. On failure nothing is left to undo. */
 static inline fl_status fl_engine_stream_start(fl_engine_stream* stream, fl_engine_group* group, fl_error* err) {
@@ -353,83 +225,6 @@ static inline void fl_engine_stream_destroy(fl_engine_stream* stream) {
   if (async && idle) pthread_join(stream->worker, NULL);
   if (async && !idle) pthread_detach(stream->worker);
   fl_engine_unreference(stream);
-}
-
-/* ---- waiting ------------------------------------------------------------------------------------------------------ */
-
-static inline fl_status fl_engine_stream_query(fl_engine_stream* stream, fl_error* err) {
-  pthread_mutex_lock(&stream->mutex);
-  fl_status status = fl_engine_failure_locked(stream);
-  int pending = stream->completed != stream->submitted;
-  pthread_mutex_unlock(&stream->mutex);
-  if (status != FL_OK) return fl_engine_report(status, err);
-  if (pending) return fl_fail(err, FL_NOT_READY, "the stream has pending work");
-  return FL_OK;
-}
-
-/* Waits until `target` items have completed: FL_OK or FL_TIMEOUT. */
-static inline fl_status fl_engine_wait_until(fl_engine_stream* stream, uint64_t target, const fl_deadline* deadline) {
-  pthread_mutex_lock(&stream->mutex);
-  while (stream->completed < target) {
-    if (!fl_cond_wait(&stream->progressed, &stream->mutex, deadline)) break;
-  }
-  fl_status status = stream->completed < target ? FL_TIMEOUT : FL_OK;
-  pthread_mutex_unlock(&stream->mutex);
-  return status;
-}
-
-static inline uint64_t fl_engine_submitted(fl_engine_stream* stream) {
-  pthread_mutex_lock(&stream->mutex);
-  uint64_t submitted = stream->submitted;
-  pthread_mutex_unlock(&stream->mutex);
-  return submitted;
-}
-
-/* Waits for what was submitted before this call, then reports the stream's failure if it has one. */
-static inline fl_status fl_engine_stream_sync(fl_engine_stream* stream, uint64_t timeout_ns, fl_error* err) {
-  fl_deadline deadline = fl_deadline_after(timeout_ns);
-  fl_status status = fl_engine_wait_until(stream, fl_engine_submitted(stream), &deadline);
-  if (status != FL_OK) return fl_fail(err, status, "the stream still has pending work");
-  status = fl_engine_failure(stream);
-  return status == FL_OK ? FL_OK : fl_engine_report(status, err);
-}
-
-/* The same for all streams of the group, destroyed ones with pending work included; a destroyed stream's failure is
- * no longer reported. */
-static inline fl_status fl_engine_group_sync(fl_engine_group* group, uint64_t timeout_ns, fl_error* err) {
-  fl_deadline deadline = fl_deadline_after(timeout_ns);
-  typedef struct {
-    fl_engine_stream* stream;
-    uint64_t target;
-  } snapshot;
-  size_t count = 0;
-  pthread_mutex_lock(&group->mutex);
-  for (fl_engine_stream* stream = group->first; stream != NULL; stream = stream->next_in_group) count++;
-  snapshot* streams = malloc((count + 1) * sizeof *streams);
-  size_t taken = 0;
-  for (fl_engine_stream* stream = group->first; stream != NULL && streams != NULL; stream = stream->next_in_group) {
-    stream->references += 1;
-    streams[taken].stream = stream;
-    streams[taken].target = fl_engine_submitted(stream);
-    taken++;
-  }
-  pthread_mutex_unlock(&group->mutex);
-  if (streams == NULL) return fl_fail(err, FL_OUT_OF_RESOURCES, "no host memory to wait for %zu streams", count);
-
-  fl_status status = FL_OK;
-  fl_status failure = FL_OK;
-  for (size_t i = 0; i < taken; i++) {
-    fl_engine_stream* stream = streams[i].stream;
-    if (status == FL_OK) status = fl_engine_wait_until(stream, streams[i].target, &deadline);
-    pthread_mutex_lock(&stream->mutex);
-    if (!stream->closing && failure == FL_OK) failure = fl_engine_failure_locked(stream);
-    pthread_mutex_unlock(&stream->mutex);
-    fl_engine_unreference(stream);
-  }
-  free(streams);
-  if (status != FL_OK) return fl_fail(err, status, "the device still has pending work");
-  if (atomic_load(&group->lost) != FL_OK) failure = FL_DEVICE_LOST;
-  return failure == FL_OK ? FL_OK : fl_engine_report(failure, err);
 }
 
 #endif /* TORCH_FL_SDK_STREAM_ENGINE_H */
