@@ -5,7 +5,8 @@
  * or of a column into a buffer: a strided matrix of any strides, or an image read through a filter's window.
  * Finished tiles of C go to a sink that rounds and stores, adds a bias or scatters. The accumulator is the
  * lane of the operands' dtype (axis.h): f32 for halves and f32, f64 for f64, wrapping 64 bits for integers.
- * Each element is summed over k in order, in one accumulator: at most K - 1 roundings of sums.
+ * Each element is summed over k in order, in one accumulator per block of depth, and the blocks in order: at most
+ * K - 1 additions that round on the longest path.
  */
 #ifndef REF_KERNELS_GEMM_H
 #define REF_KERNELS_GEMM_H

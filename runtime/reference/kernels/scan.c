@@ -7,23 +7,35 @@ typedef struct {
   uint32_t mask;
 } scan_work;
 
-/* Replaces `count` values by their running sums, which continue from *carry. */
+/*
+ * Replaces `count` values by their running sums, which continue from *carry. They begin at zero and take the carry
+ * afterwards, so that the longest path is a chunk and the number of chunks, not the whole line.
+ */
+#define RUNNING_SUMS(name, SUM)                                             \
+  static void running_sums_##name(SUM* values, int64_t count, SUM* carry) { \
+    SUM sum = 0;                                                            \
+    for (int64_t i = 0; i < count; i++) {                                   \
+      sum += values[i];                                                     \
+      values[i] = *carry + sum;                                             \
+    }                                                                       \
+    *carry += sum;                                                          \
+  }
+
+RUNNING_SUMS(f32, float)
+RUNNING_SUMS(f64, double)
+RUNNING_SUMS(i64, uint64_t) /* wraps */
+
 static void running_sums(ref_lane lane, int64_t count, void* values, ref_value* carry) {
-  for (int64_t i = 0; i < count; i++) {
-    switch (lane) {
-      case REF_LANE_F32:
-        carry->f32 += ((float*)values)[i];
-        ((float*)values)[i] = carry->f32;
-        break;
-      case REF_LANE_F64:
-        carry->f64 += ((double*)values)[i];
-        ((double*)values)[i] = carry->f64;
-        break;
-      default:
-        carry->i64 = (int64_t)((uint64_t)carry->i64 + ((uint64_t*)values)[i]);
-        ((int64_t*)values)[i] = carry->i64;
-        break;
-    }
+  switch (lane) {
+    case REF_LANE_F32:
+      running_sums_f32(values, count, &carry->f32);
+      break;
+    case REF_LANE_F64:
+      running_sums_f64(values, count, &carry->f64);
+      break;
+    default:
+      running_sums_i64(values, count, (uint64_t*)&carry->i64);
+      break;
   }
 }
 
