@@ -20,8 +20,8 @@ import numpy as np
 from torch_fl_spec import vocabulary
 from torch_fl_spec.registry import Operator
 
-from .dtypes import DTYPES, Array, DType
-from .rounding import spacing
+from torch_fl_conformance.dtypes import DTYPES, Array, DType
+from torch_fl_conformance.rounding import spacing
 
 LAMBDA = 6.0  # Higham-Mary 2019: sqrt(n) bounds hold with probability 1 - 2n exp(-lambda^2 / 2)
 _FAST_INPUT_BITS = {"f32": 11, "f64": 24}  # what tf32-like units keep of an input

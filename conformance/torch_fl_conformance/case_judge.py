@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from . import labels
-from .compare import Expected, judge, show
-from .dtypes import Array
-from .expectation import budget_of, elements, expected
-from .failures import RuleViolated
-from .kernel_case import (
+from torch_fl_conformance import labels
+from torch_fl_conformance.compare import Expected, judge, show
+from torch_fl_conformance.dtypes import Array
+from torch_fl_conformance.expectation import budget_of, elements, expected
+from torch_fl_conformance.failures import RuleViolated
+from torch_fl_conformance.kernel_case import (
     FL_ASYNC_FAILURE,
     FL_OK,
     FL_UNIMPLEMENTED,
@@ -25,8 +25,8 @@ from .kernel_case import (
     TensorPlace,
     run_case,
 )
-from .layout_blocks import Blocks, Layout, fill_blocks, read, stray_write, write
-from .problem import Problem, Tensor
+from torch_fl_conformance.layout_blocks import Blocks, Layout, fill_blocks, read, stray_write, write
+from torch_fl_conformance.problem import Problem, Tensor
 
 # what outputs, holes, frames and workspace hold before a run; the next run has the complement
 _POISONS = (0xFF, 0xA5, 0x00, 0x7F, 0x5A, 0x80)
@@ -85,7 +85,7 @@ def _lay_out(problem: Problem, other_data: bool) -> _Laid:
     return _Laid(problem, blocks, data, images)
 
 
-def _kernel_case(laid: _Laid) -> KernelCase:
+def _kernel_case(laid: _Laid, device: str) -> KernelCase:
     problem = laid.problem
     structure = problem.structure
     places = {}
@@ -111,16 +111,16 @@ def _kernel_case(laid: _Laid) -> KernelCase:
         for image, fill in zip(laid.images, (byte, byte ^ 0xFF), strict=True)
     ]
     claim = problem.claim
-    return KernelCase(claim.op, claim.revision, claim.variant, places, args, outs, steps)
+    return KernelCase(claim.op, claim.revision, claim.variant, places, args, outs, steps, device)
 
 
-def examine(driver: CaseDriver, problem: Problem, *, other_data: bool) -> Examination:
+def examine(driver: CaseDriver, problem: Problem, *, device: str = "d0", other_data: bool = False) -> Examination:
     """Run a problem and judge it. other_data: the second run has other elements at the same addresses.
 
     Raises CaseFailed, and what the driver raises on a crash or a hang.
     """
     laid = _lay_out(problem, other_data)
-    result = run_case(driver, _kernel_case(laid))
+    result = run_case(driver, _kernel_case(laid, device))
     _check_statuses(problem, result)
     worst: float | None = None
     where: Any = None
@@ -138,6 +138,20 @@ def examine(driver: CaseDriver, problem: Problem, *, other_data: bool) -> Examin
     return Examination(frozenset(labels.of_case(problem, laid.data[0])), worst, where)
 
 
+def run_alone(driver: CaseDriver, problem: Problem, device: str = "d0") -> tuple[dict[str, Array], dict[str, Any]]:
+    """Run a problem and check all but its numbers; returns the outputs' words and the plan."""
+    laid = _lay_out(problem, other_data=False)
+    result = run_case(driver, _kernel_case(laid, device))
+    _check_statuses(problem, result)
+    words = {}
+    for number, step in enumerate(result.steps):
+        _check_surroundings(laid, number, step)
+        for out in problem.structure.outs:
+            place = laid.blocks.places[out.name]
+            words[out.name] = read(step.blocks, place, out.dtype, out.shape, laid.layout(out))
+    return words, result.plan
+
+
 def _fail(problem: Problem, message: str, violates: tuple[str, ...], **facts: Any) -> CaseFailed:
     head = f"{problem.operator.op} r{problem.claim.revision} {problem.claim.variant} {','.join(problem.claim.dtypes)}"
     return CaseFailed(f"{head}: {message}", violates, {**problem.describe(), **facts})
@@ -147,8 +161,14 @@ def _check_statuses(problem: Problem, result: CaseResult) -> None:
     plan = result.plan
     if plan["status"] != FL_OK:
         raise _fail(problem, f"plan of a claimed row: {_status(plan)}", ("FL-KERNEL-009",))
+    counters = problem.structure.params.get("counters")
+    if counters is not None and problem.claim.philox_exact and plan["rng_increment"] != counters:
+        message = f"rng_increment {plan['rng_increment']}, Philox4x32-10 uses {counters} counters here"
+        raise _fail(problem, message, ("FL-KERNEL-014",))
     for other in result.plans[1:]:
-        same = all(plan[key] == other.get(key) for key in ("status", "workspace_bytes", "workspace_align"))
+        same = all(
+            plan[key] == other.get(key) for key in ("status", "workspace_bytes", "workspace_align", "rng_increment")
+        )
         if not same:
             raise _fail(problem, f"two plans of one call differ: {plan} and {other}", ("FL-KERNEL-007",))
     for step in result.steps:
@@ -253,6 +273,8 @@ def _operands_at(laid: _Laid, number: int, answer: Expected, index: tuple[int, .
 
 def _blame(problem: Problem, number: int) -> tuple[str, ...]:
     """Rules that a wrong number may have broken, by what the case had that an easier one has not."""
+    if problem.operator.op_class == "random":
+        return ("FL-KERNEL-014", "FL-KERNEL-005", "FL-MEM-001")
     rules = ["FL-KERNEL-010" if problem.claim.tier != "EXACT" else "FL-KERNEL-009"]
     rules += ["FL-KERNEL-005"] if problem.recipe.layout != "contiguous" else []
     rules += ["FL-MEM-001", "FL-MEM-004"]

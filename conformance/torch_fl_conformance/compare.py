@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import Array, DType, from_bits, to_bits
-from .rounding import round_to
+from torch_fl_conformance.dtypes import Array, DType, from_bits, to_bits
+from torch_fl_conformance.rounding import round_to
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Expected:
     class_only: elements of which only the class (NaN, infinite, finite) is judged.
     alternatives: further arrays of right answers, judged like ref.
     accept: a witness check on what came back (argmax: the value at the index is the maximum).
+    forbid: elements that are wrong however near they lie (a uniform number that reaches the end of its range).
     """
 
     ref: Array
@@ -45,6 +46,7 @@ class Expected:
     class_only: Array | None = None
     alternatives: list[Array] = field(default_factory=list)
     accept: Callable[[Array], Array] | None = None
+    forbid: Callable[[Array], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def judge(words: Array, expected: Expected, dtype: DType, budget: Array, *, flus
         ratio = np.where(expected.class_only, 0.0, ratio)
     if expected.accept is not None:
         right = right | expected.accept(got)
+    if expected.forbid is not None:
+        right = right & ~expected.forbid(got)
     if expected.care is not None:
         right = right | ~expected.care
         ratio = np.where(expected.care, ratio, 0.0)

@@ -6,13 +6,13 @@ from typing import Any
 
 from torch_fl_spec.registry import Operator
 
-from .draw_pointwise import NUMBER_CLASSES, number_arg, scalar_of
-from .dtypes import DTYPES
-from .oracle_contraction import convolution_sizes
-from .problem import Claim, Recipe, Structure, Tensor
-from .shapes import PRIMES, TAILS, Draw, between, near_power, one_of
-from .values import Draw as Values
-from .values import exact_magnitude
+from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES, number_arg, scalar_of
+from torch_fl_conformance.dtypes import DTYPES
+from torch_fl_conformance.oracle_contraction import convolution_sizes
+from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
+from torch_fl_conformance.shapes import PRIMES, TAILS, Draw, between, near_power, one_of
+from torch_fl_conformance.values import Draw as Values
+from torch_fl_conformance.values import exact_magnitude
 
 _CONVOLUTIONS = (
     "plain", "bias_absent", "padded", "dilated", "grouped", "depthwise", "strided",
@@ -72,9 +72,7 @@ def _matrix_sizes(draw: Draw, recipe: Recipe) -> tuple[int, int, int]:
     return one_of(draw, choices), one_of(draw, choices), one_of(draw, choices)
 
 
-def _values(
-    operator: Operator, claim: Claim, recipe: Recipe, terms: int, place: int, products: bool = True
-) -> Values:
+def _values(operator: Operator, claim: Claim, recipe: Recipe, terms: int, place: int, products: bool = True) -> Values:
     """How the elements of operand `place` are made."""
     regime, magnitude = recipe.regime, 7
     if regime == "special" and operator.short_name == "convolution" and place:

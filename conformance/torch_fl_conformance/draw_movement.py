@@ -6,11 +6,11 @@ from typing import Any
 
 from torch_fl_spec.registry import Operator
 
-from .draw_pointwise import NUMBER_CLASSES, number_arg, scalar_of
-from .dtypes import DTYPES
-from .problem import Claim, Recipe, Structure, Tensor
-from .shapes import STRONG_SHAPES, TAILS, Draw, between, one_of, shape_of
-from .values import Draw as Values
+from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES, number_arg, scalar_of
+from torch_fl_conformance.dtypes import DTYPES
+from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
+from torch_fl_conformance.shapes import STRONG_SHAPES, TAILS, Draw, between, one_of, shape_of
+from torch_fl_conformance.values import Draw as Values
 
 
 def shapes(operator: Operator, claim: Claim) -> tuple[str, ...]:

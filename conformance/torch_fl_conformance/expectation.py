@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from torch_fl_spec.vocabulary import expression_name
 
-from . import oracle_contraction, oracle_movement, oracle_pointwise, oracle_reduction
-from .budget import Bound, Precision, bound
-from .compare import Expected
-from .dtypes import DTYPES, Array
-from .oracle_maths import widen
-from .problem import Problem, Structure
-from .values import generate, is_repeated
+from torch_fl_conformance import oracle_contraction, oracle_movement, oracle_pointwise, oracle_reduction, philox
+from torch_fl_conformance.budget import Bound, Precision, bound
+from torch_fl_conformance.compare import Expected
+from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
+from torch_fl_conformance.oracle_maths import widen
+from torch_fl_conformance.problem import Problem, Structure
+from torch_fl_conformance.rounding import round_to
+from torch_fl_conformance.values import generate, is_repeated
 
 Values = Mapping[str, Array]
 
@@ -87,6 +88,8 @@ def _answers(problem: Problem, values: Values, precision: Precision) -> dict[str
             return {output.name: oracle_pointwise.expected(operator.oracle, operands)}
         if operator.op_class in ("reduction", "normalisation"):
             return _reduced(problem, values, precision)
+        if operator.op_class == "random":
+            return {"out": _random(problem)}
         if operator.op_class == "contraction":
             return {"out": _contracted(problem, values, precision)}
         return {"out": _moved(problem, values, precision)}
@@ -151,6 +154,35 @@ def _moved(problem: Problem, values: Values, precision: Precision) -> Expected:
         index, source = values["index"], values["src"]
         return oracle_movement.scatter_add(values["self"], params["dim"], index, source, dtype, precision)
     raise LookupError(f"no oracle {name!r}")
+
+
+def _random(problem: Problem) -> Expected:
+    """Philox's numbers; for rows that promise no bits, any finite number of the range."""
+    params, out = problem.structure.params, problem.structure.outs[0]
+    numel = int(np.prod(out.shape))
+    is_normal = problem.operator.short_name.startswith("normal")
+    kind = np.longdouble
+    if is_normal:
+        base, scale = kind(params["mean"]), kind(params["std"])
+        unit = philox.normal(params["seed"], params["offset"], numel)
+    else:
+        base, scale = kind(params["from"]), kind(params["to"]) - kind(params["from"])
+        unit = philox.uniform(params["seed"], params["offset"], numel, out.dtype).astype(kind)
+    value = (base + unit * scale).reshape(out.shape)
+
+    def fits(got: Array) -> Array:
+        if is_normal:
+            return np.asarray(np.abs(got - float(base)) <= 10 * float(scale))
+        return np.asarray((got >= params["from"]) & (got < params["to"]))
+
+    if problem.claim.philox_exact:
+        if is_normal:
+            return Expected(value)
+        # the upper end itself is never given: where rounding would reach it, its lower neighbour is due
+        end = to_bits(round_to(np.asarray(params["to"], np.float64), out.dtype), out.dtype)
+        below = from_bits(end - 1 if params["to"] > 0 else end + 1, out.dtype).astype(kind)
+        return Expected(value, alternatives=[np.minimum(value, below)], forbid=lambda got: ~fits(got))
+    return Expected(value, accept=fits)
 
 
 def budget_of(problem: Problem, out: str, answer: Expected, precision: Precision) -> Bound:

@@ -8,10 +8,10 @@ shared memory is what the driver sealed (sha256 over each block as it came back)
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .failures import RuleViolated
+from torch_fl_conformance.failures import RuleViolated
 
 FL_OK = 0
 FL_UNIMPLEMENTED = 7
@@ -73,7 +73,6 @@ class KernelCase:
     outs: list[str]
     steps: list[Step]
     device: str = "d0"
-    alignment: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,9 +124,7 @@ def run_case(driver: CaseDriver, case: KernelCase) -> CaseResult:
         "revision": case.revision,
         "variant": case.variant,
         "blocks": [
-            {"name": name, "bytes": len(image), "image": images[0][name]}
-            | ({"alignment": case.alignment[name]} if name in case.alignment else {})
-            for name, image in first.images.items()
+            {"name": name, "bytes": len(image), "image": images[0][name]} for name, image in first.images.items()
         ],
         "tensors": {name: tensor.command() for name, tensor in case.tensors.items()},
         "args": case.args,

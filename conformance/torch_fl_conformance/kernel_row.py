@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import hypothesis
 import numpy as np
 from hypothesis import strategies as st
-from torch_fl_spec.registry import Operator
+from torch_fl_spec.registry import Operator, load_registry
+from torch_fl_spec.rows import ExpectedRow
 
-from . import labels
-from .case_judge import CaseFailed, examine
-from .failures import RuleViolated
-from .kernel_case import CaseDriver
-from .problem import Claim, Problem
-from .strategies import problems, recipes
+from torch_fl_conformance import labels
+from torch_fl_conformance.case_judge import CaseFailed, examine
+from torch_fl_conformance.effort import Effort
+from torch_fl_conformance.failures import RuleViolated
+from torch_fl_conformance.kernel_case import CaseDriver
+from torch_fl_conformance.problem import Claim, Problem
+from torch_fl_conformance.strategies import problems, recipes
 
 SHRINK_RUNS = 120
 SHRINK_SECONDS = 3.0
@@ -39,7 +41,7 @@ class KernelRow(Protocol):
 
     def worst(self, err_over_t: float, where: Any = None) -> None: ...
 
-    def fail(self, message: str, *, violates: tuple[str, ...] = (), **facts: Any) -> Any: ...
+    def fail(self, message: str, /, *, violates: tuple[str, ...] = (), **facts: Any) -> NoReturn: ...
 
 
 class _Found(Exception):
@@ -49,8 +51,9 @@ class _Found(Exception):
 class _Search:
     """Runs problems for hypothesis; after the first failure it remembers outcomes and limits the shrinking."""
 
-    def __init__(self, run: Callable[[Problem], None]) -> None:
+    def __init__(self, run: Callable[[Problem], None], skip: int) -> None:
         self._run = run
+        self._skip = skip
         self._failed: dict[str, tuple[Problem, RuleViolated]] = {}
         self._last: tuple[Problem, RuleViolated] | None = None
         self._runs = 0
@@ -62,6 +65,9 @@ class _Search:
         return self._last
 
     def __call__(self, problem: Problem) -> None:
+        if self._skip > 0:
+            self._skip -= 1
+            return
         key = repr(problem)
         known = self._failed.get(key)
         if known is None and not self._is_spent():
@@ -85,35 +91,46 @@ class _Search:
 
 
 def judge_row(
-    row: KernelRow, driver: CaseDriver, operator: Operator, claim: Claim, *, seed: int, count: int, examples: int = 2
+    row: KernelRow, driver: CaseDriver, operator: Operator, claims: Mapping[str, Claim], *, seed: int, effort: Effort
 ) -> None:
-    """Judge one operator x variant x dtype row. `count` recipes at least, `examples` problems for each.
+    """Judge one operator x variant x dtype row on every device that claims it (device -> its claim), taking turns.
 
     Raises what `row.fail` raises, and what the driver raises when the plugin crashes or hangs.
     """
-    check_declaration(row, operator, claim)
-    row.require(*labels.required(operator, claim))
+    devices = list(claims)
+    for claim in claims.values():
+        check_declaration(row, operator, claim)
+    first = claims[devices[0]]
+    row.require(*labels.required(operator, first))
     rng = np.random.Generator(np.random.PCG64(seed))
-    for place, recipe in enumerate(recipes(operator, claim, count, seed)):
-        other_data = bool(place % 2)
+    for place, recipe in enumerate(recipes(operator, first, effort.pick(10, 24), seed)):
+        device = devices[place % len(devices)]
+        other_data = bool(rng.integers(2))
 
-        def run(problem: Problem, other_data: bool = other_data) -> None:
-            row.case(**problem.describe())
-            examination = examine(driver, problem, other_data=other_data)
+        def run(problem: Problem, device: str = device, other_data: bool = other_data) -> None:
+            row.case(device=device, **problem.describe())
+            examination = examine(driver, problem, device=device, other_data=other_data)
             row.label(*examination.labels)
             if examination.worst is not None:
                 row.worst(examination.worst, examination.where)
 
-        smallest = search(run, problems(operator, claim, recipe), examples, int(rng.integers(2**63)))
+        # the first problem of a search is the smallest there is: quick effort has it for every second recipe
+        skip = 0 if effort.is_full or place % 2 == 0 else 1
+        smallest = search(
+            run, problems(operator, claims[device], recipe), effort.pick(2, 3), int(rng.integers(2**63)), skip
+        )
         if smallest is not None:
-            report(row, driver, *smallest, other_data=other_data)
+            report(row, driver, *smallest, device=device, other_data=other_data)
 
 
 def search(
-    run: Callable[[Problem], None], strategy: st.SearchStrategy[Problem], examples: int, seed: int
+    run: Callable[[Problem], None], strategy: st.SearchStrategy[Problem], examples: int, seed: int, skip: int = 0
 ) -> tuple[Problem, RuleViolated] | None:
-    """Run `examples` problems; the smallest one on which `run` raised RuleViolated, with what it raised, or None."""
-    found = _Search(run)
+    """Run `examples` problems but the first `skip` ones.
+
+    Returns the smallest one on which `run` raised RuleViolated, with what it raised, or None.
+    """
+    found = _Search(run, skip)
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -138,17 +155,17 @@ def search(
     return found.smallest
 
 
-def report(row: KernelRow, driver: CaseDriver, problem: Problem, failure: RuleViolated, *, other_data: bool) -> None:
+def report(
+    row: KernelRow, driver: CaseDriver, problem: Problem, failure: RuleViolated, *, device: str, other_data: bool
+) -> None:
     """Run the smallest failing problem once more, so that the driver's transcript ends with it, and fail the row."""
-    if not isinstance(failure, CaseFailed):
-        row.case(**problem.describe())
-        examine(driver, problem, other_data=other_data)
-        raise failure
-    row.case(**problem.describe())
+    row.case(device=device, **problem.describe())
     try:
-        examine(driver, problem, other_data=other_data)
+        examine(driver, problem, device=device, other_data=other_data)
     except CaseFailed as again:
         failure = again
+    if not isinstance(failure, CaseFailed):
+        raise failure
     facts = {name: value for name, value in failure.case.items() if name not in problem.describe()}
     row.fail(failure.message, violates=failure.violates, **facts)
 
@@ -168,12 +185,19 @@ def check_declaration(row: KernelRow, operator: Operator, claim: Claim) -> None:
         )
 
 
-def claim_of(declared: Mapping[str, Any], op: str, revision: int, variant: str, dtypes: tuple[str, ...]) -> Claim:
-    """The claim of a row from `describe`'s answer (device 0 first, then the others); LookupError if there is none."""
-    for entries in declared["kernels"]:
+def claims_of(declared: Mapping[str, Any], wanted: ExpectedRow) -> tuple[Operator, dict[str, Claim]]:
+    """The row's operator, and device name -> its claim from `describe`'s answer.
+
+    LookupError when the registry lacks the operator or no device claims the row.
+    """
+    operator = load_registry().get(wanted.op or "", wanted.revision or 0)
+    found = {}
+    for index, entries in enumerate(declared["kernels"]):
         for entry in entries:
-            if (entry["op"], entry["revision"], entry["variant"]) == (op, revision, variant):
+            if (entry["op"], entry["revision"], entry["variant"]) == (wanted.op, wanted.revision, wanted.variant):
                 for row in entry["rows"]:
-                    if tuple(row["dtypes"]) == dtypes:
-                        return Claim.of_entry(entry, dtypes)
-    raise LookupError(f"no device claims {op} r{revision} {variant} for {','.join(dtypes)}")
+                    if tuple(row["dtypes"]) == wanted.dtypes:
+                        found[f"d{index}"] = Claim.of_entry(entry, wanted.dtypes)
+    if operator is None or not found:
+        raise LookupError(f"no device claims {wanted.id}")
+    return operator, found

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from torch_fl_spec.registry import Operator
 
-from .dtypes import DTYPES, Array
-from .problem import Claim, Problem, Tensor
-from .shapes import is_contiguous
+from torch_fl_conformance.dtypes import DTYPES, Array
+from torch_fl_conformance.problem import Claim, Problem, Tensor
+from torch_fl_conformance.shapes import is_contiguous
 
 
 def required(operator: Operator, claim: Claim) -> list[str]:
@@ -29,6 +29,7 @@ def required(operator: Operator, claim: Claim) -> list[str]:
     output = DTYPES[operator.dtype_of(operator.outs[0].type, claim.dtypes)]
     if any(slot.domain == "castable" for slot in tensors) and not output.is_float and output.kind != "bool":
         names -= {"special_values"}  # no integer stands for NaN: such elements are never drawn
+    names -= {"seed_pair", "offset_pair"}  # shown by random_row's statistics
     choices = [f"{slot.name}={choice}" for slot in operator.slots for choice in slot.choices]
     if "every_choice" in names:
         names = (names - {"every_choice"}) | set(choices)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dtypes import Array, DType, to_bits
+from torch_fl_conformance.dtypes import Array, DType, to_bits
 
 FRAME = 256
 PLACEMENTS = ("pool", "own", "start", "end", "page")
@@ -123,9 +123,7 @@ def write(
     view[...] = to_bits(values, dtype).reshape(shape)
 
 
-def read(
-    blocks: Mapping[str, bytes], place: Place, dtype: DType, shape: tuple[int, ...], layout: Layout
-) -> Array:
+def read(blocks: Mapping[str, bytes], place: Place, dtype: DType, shape: tuple[int, ...], layout: Layout) -> Array:
     """Storage words of a tensor in a block that came back, in the tensor's shape."""
     return np.array(_elements(np.frombuffer(blocks[place.block], np.uint8), place, dtype, shape, layout))
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .budget import Precision
-from .compare import Expected
-from .dtypes import Array, DType
-from .oracle_maths import widen, wrap
+from torch_fl_conformance.budget import Precision
+from torch_fl_conformance.compare import Expected
+from torch_fl_conformance.dtypes import Array, DType
+from torch_fl_conformance.oracle_maths import widen, wrap
 
 
 def _matmul(a: Array, b: Array) -> Array:
@@ -35,9 +35,7 @@ def matmul(a: Array, b: Array, dtype: DType, precision: Precision) -> Expected:
     return Expected(value, {"n": n, "h": precision.additions(n), "abs_dot": absolute})
 
 
-def addmm(
-    bias: Array, a: Array, b: Array, beta: Any, alpha: Any, dtype: DType, precision: Precision
-) -> Expected:
+def addmm(bias: Array, a: Array, b: Array, beta: Any, alpha: Any, dtype: DType, precision: Precision) -> Expected:
     """beta * self + alpha * (a @ b); beta 0 ignores self, NaN included."""
     inner = matmul(a, b, dtype, precision)
     if not dtype.is_float:
@@ -152,9 +150,7 @@ def convolution_sizes(
     if transposed:
         return tuple(
             (size - 1) * s - 2 * p + d * (k - 1) + o + 1
-            for size, k, s, p, d, o in zip(
-                spatial, kernel, stride, padding, dilation, output_padding, strict=True
-            )
+            for size, k, s, p, d, o in zip(spatial, kernel, stride, padding, dilation, output_padding, strict=True)
         )
     return tuple(
         (size + 2 * p - d * (k - 1) - 1) // s + 1

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .dtypes import Array, DType
+from torch_fl_conformance.dtypes import Array, DType
 
 
 def wide_type(dtype: DType) -> type[np.floating]:
@@ -16,7 +16,8 @@ def wide_type(dtype: DType) -> type[np.floating]:
 
 def widen(values: Array, dtype: DType) -> Array:
     """Logical values in the oracle's type: wide_type for floats, int64 for integers (bool as 0 and 1)."""
-    return values.astype(wide_type(dtype) if dtype.is_float else np.int64)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return values.astype(wide_type(dtype) if dtype.is_float else np.int64)
 
 
 def wrap(values: Array, dtype: DType) -> Array:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .budget import Precision
-from .compare import Expected
-from .dtypes import Array, DType
-from .oracle_maths import widen, wrap
+from torch_fl_conformance.budget import Precision
+from torch_fl_conformance.compare import Expected
+from torch_fl_conformance.dtypes import Array, DType
+from torch_fl_conformance.oracle_maths import widen, wrap
 
 
 def copied(values: Array, dtype: DType, care: Array | None = None) -> Expected:
@@ -76,9 +76,7 @@ def embedding(weight: Array, indices: Array, dtype: DType) -> Expected:
     return copied(weight[safe], dtype, np.broadcast_to(inside[..., None], (*indices.shape, weight.shape[1])))
 
 
-def scatter_add(
-    x: Array, dim: int, index: Array, source: Array, dtype: DType, precision: Precision
-) -> Expected:
+def scatter_add(x: Array, dim: int, index: Array, source: Array, dtype: DType, precision: Precision) -> Expected:
     """A copy of x to which source is added at index along dim; n counts the summands of each element."""
     inside = (index >= 0) & (index < x.shape[dim])
     places = list(np.indices(index.shape))

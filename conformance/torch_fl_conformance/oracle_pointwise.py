@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .compare import Expected
-from .dtypes import DTYPES, Array, DType, compute_type
-from .oracle_maths import erf, integer_power, wide_type, widen, wrap
-from .rounding import round_to
+from torch_fl_conformance.compare import Expected
+from torch_fl_conformance.dtypes import DTYPES, Array, DType, compute_type
+from torch_fl_conformance.oracle_maths import erf, integer_power, wide_type, widen, wrap
+from torch_fl_conformance.rounding import round_to
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from .budget import Precision
-from .compare import Expected
-from .dtypes import Array, DType
-from .oracle_maths import wide_type, widen, wrap
+from torch_fl_conformance.budget import Precision
+from torch_fl_conformance.compare import Expected
+from torch_fl_conformance.dtypes import Array, DType
+from torch_fl_conformance.oracle_maths import wide_type, widen, wrap
 
 
 def _counted(x: Array, axes: tuple[int, ...], precision: Precision) -> dict[str, Any]:
     n = int(np.prod([x.shape[axis] for axis in axes]))
     total = np.sum(np.abs(x), axis=axes, keepdims=True)
     return {"n": n, "h": precision.additions(n), "sum_abs": total, "mean_abs": total / max(n, 1)}
+
+
+def _mean(x: Array, axes: tuple[int, ...]) -> Array:
+    n = int(np.prod([x.shape[axis] for axis in axes]))
+    return np.asarray(np.sum(x, axis=axes, keepdims=True) / x.dtype.type(n))
 
 
 def sum_(x: Array, dims: tuple[int, ...], dtype: DType, output: DType, precision: Precision) -> Expected:
@@ -98,9 +103,9 @@ def var(
     w = widen(x, dtype)
     elements = _counted(w, dims, precision)
     n = elements["n"]
-    distance = w - np.mean(w, axis=dims, keepdims=True)
+    distance = w - _mean(w, dims)
     # the mean is itself rounded: subtracting the square of the mean distance removes what that adds
-    rest = np.mean(distance, axis=dims, keepdims=True)
+    rest = _mean(distance, dims)
     squares = np.sum(distance * distance, axis=dims, keepdims=True) - n * rest * rest
     return Expected(np.asarray(squares / w.dtype.type(max(n - correction, 0.0))), elements)
 
@@ -153,9 +158,9 @@ def layer_norm(
     """out, mean and rstd over the trailing dims."""
     w = widen(x, dtype)
     elements = _counted(w, dims, precision)
-    average = np.mean(w, axis=dims, keepdims=True)
+    average = _mean(w, dims)
     centred = w - average
-    variance = np.mean(centred * centred, axis=dims, keepdims=True) - np.mean(centred, axis=dims, keepdims=True) ** 2
+    variance = _mean(centred * centred, dims) - _mean(centred, dims) ** 2
     spread = np.sqrt(variance + w.dtype.type(eps))
     gain = w.dtype.type(1) if weight is None else widen(weight, dtype)
     shift = w.dtype.type(0) if bias is None else widen(bias, dtype)

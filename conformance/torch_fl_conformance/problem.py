@@ -8,10 +8,10 @@ from typing import Any
 
 from torch_fl_spec.registry import Operator
 
-from .budget import Precision
-from .dtypes import DTYPES, DType, compute_type
-from .layout_blocks import Layout
-from .values import Draw
+from torch_fl_conformance.budget import Precision
+from torch_fl_conformance.dtypes import DTYPES, DType, compute_type
+from torch_fl_conformance.layout_blocks import Layout
+from torch_fl_conformance.values import Draw
 
 _LAYOUT_BITS = {"STRIDED": 1, "CONTIGUOUS": 2, "CHANNELS_LAST_2D": 4, "CHANNELS_LAST_3D": 8, "PERMUTED": 16}
 STRIDED = _LAYOUT_BITS["STRIDED"]

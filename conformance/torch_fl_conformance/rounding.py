@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import Array, DType
+from torch_fl_conformance.dtypes import Array, DType
 
 _LOW_WORD = np.uint32(0xFFFF)
 

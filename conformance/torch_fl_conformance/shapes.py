@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from .layout_blocks import Layout, contiguous_strides
+from torch_fl_conformance.layout_blocks import Layout, contiguous_strides
 
 T = TypeVar("T")
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -15,10 +15,10 @@ from types import ModuleType
 from hypothesis import strategies as st
 from torch_fl_spec.registry import Operator
 
-from . import draw_contraction, draw_movement, draw_pointwise, draw_reduction
-from .layout_blocks import PLACEMENTS, Layout, contiguous_strides
-from .problem import Claim, Problem, Recipe, Structure, Tensor
-from .shapes import Draw, draw_layout, draw_lead
+from torch_fl_conformance import draw_contraction, draw_movement, draw_pointwise, draw_random, draw_reduction
+from torch_fl_conformance.layout_blocks import PLACEMENTS, Layout, contiguous_strides
+from torch_fl_conformance.problem import Claim, Problem, Recipe, Structure, Tensor
+from torch_fl_conformance.shapes import Draw, draw_layout, draw_lead
 
 _DRAWERS: dict[str, ModuleType] = {
     "pointwise": draw_pointwise,
@@ -27,6 +27,7 @@ _DRAWERS: dict[str, ModuleType] = {
     "contraction": draw_contraction,
     "movement": draw_movement,
     "index": draw_movement,
+    "random": draw_random,
 }
 
 
@@ -138,5 +139,3 @@ def _layout(draw: Draw, claim: Claim, recipe: Recipe, tensor: Tensor, is_out: bo
     layout = draw_layout(draw, word, tensor.core, lead=lead, is_out=is_out)
     strides = tuple(0 if axis in tensor.repeat else step for axis, step in enumerate(layout.strides))
     return Layout(strides, lead)
-
-

@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 from torch_fl_spec.vocabulary import REPEATED_REGIMES
 
-from .dtypes import DTYPES, Array, DType, from_bits
-from .rounding import round_to
+from torch_fl_conformance.dtypes import DTYPES, Array, DType, from_bits
+from torch_fl_conformance.rounding import round_to
 
 Rng = np.random.Generator
 
@@ -167,12 +167,12 @@ def _sprinkled(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Ar
     """Normal values among which about one output in two meets a special one."""
     values = rng.standard_normal(shape)
     hit = rng.uniform(0, 1, shape) < 0.7 / max(draw.terms, 1)
-    special = [0.0, -0.0, np.nan, dtype.min_subnormal, -dtype.min_normal]
+    special = [0.0, np.nan, -0.0, dtype.min_subnormal, -dtype.min_normal]
     special += [np.inf, -np.inf] if draw.infinities else []
     values = np.where(hit, rng.choice(special, shape), values)
     flat = values.ravel()
-    if flat.size >= 8:  # whatever the chance: each class occurs
-        spots = rng.permutation(flat.size)[: min(len(special), flat.size // 2)]
+    if flat.size >= 3:  # whatever the chance: zero and NaN occur, and all classes where there is room
+        spots = rng.permutation(flat.size)[: min(len(special), max(flat.size // 2, 2))]
         flat[spots] = special[: spots.size]
     return round_to(flat.reshape(shape), dtype)
 
