@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from torch_fl_reports.writer import REPORT_FILE
 from torch_fl_spec import abi, kits
 from torch_fl_spec.loader import PluginRefused
+from torch_fl_spec.rows import UNCLAIMED
 
 from torch_fl_conformance.driver_client import Driver, DriverConfig
 from torch_fl_conformance.effort import Effort
@@ -46,7 +48,7 @@ def settle(config: pytest.Config) -> RunSettings:
     report = (config.invocation_params.dir / (config.getoption("--report") or f"torch-fl-report/{vendor}")).absolute()
     if report.exists() and not (report / REPORT_FILE).is_file() and not (report.is_dir() and not any(report.iterdir())):
         raise PreflightFailed(f"--report {report} holds something that is no report; it would not be replaced")
-    return RunSettings(
+    settings = RunSettings(
         vendor=vendor,
         profile=profile,
         effort=effort,
@@ -60,6 +62,15 @@ def settle(config: pytest.Config) -> RunSettings:
         libraries=libraries,
         healthy=healthy,
     )
+    for pattern in config.getoption("--row"):
+        if not any(row.variant != UNCLAIMED and fits(row.id, pattern) for row in settings.rows):
+            raise PreflightFailed(f"--row {pattern}: this plugin has no such row")
+    return settings
+
+
+def fits(row_id: str, pattern: str) -> bool:
+    """Whether a row is meant by an id or a shell-like pattern, "aten::" optional."""
+    return fnmatchcase(row_id, pattern) or fnmatchcase(row_id.removeprefix("aten::"), pattern)
 
 
 def _options(config: pytest.Config) -> tuple[str, Effort, int]:

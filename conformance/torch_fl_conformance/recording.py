@@ -51,7 +51,7 @@ def attach_rows(items: list[pytest.Item], settings: RunSettings) -> None:
         callspec = getattr(item, "callspec", None)
         if mark is not None:
             if mark.rule not in known:
-                raise pytest.UsageError(f"{item.nodeid} checks {mark.rule}, which is no vendor rule")
+                raise RuntimeError(f"{item.nodeid} checks {mark.rule}, which is no vendor rule")
             item.stash[ITEM_ROW] = ItemRow(known[mark.rule], mark.exclusive)
         elif callspec is not None and isinstance(callspec.params.get("operator_row"), ExpectedRow):
             item.stash[ITEM_ROW] = ItemRow(callspec.params["operator_row"], False)

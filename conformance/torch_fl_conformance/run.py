@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from fnmatch import fnmatchcase
 
 import pytest
 
 from torch_fl_conformance import fixtures
 from torch_fl_conformance.controller import WORKER_DESELECTED, Controller
-from torch_fl_conformance.preflight import settle
+from torch_fl_conformance.preflight import fits, settle
 from torch_fl_conformance.recording import ITEM_ROW, Recorder, attach_rows
 from torch_fl_conformance.settings import SETTINGS, RunSettings
 
@@ -109,27 +108,21 @@ class Collection:
         ids = [item.stash[ITEM_ROW].expected.id for item in items if ITEM_ROW in item.stash]
         doubled = {row_id for row_id in ids if ids.count(row_id) > 1} if len(set(ids)) != len(ids) else set()
         if doubled:
-            raise pytest.UsageError(f"more than one check for {', '.join(sorted(doubled))}")
+            raise RuntimeError(f"more than one check for {', '.join(sorted(doubled))}")
         if wanted := config.getoption("--row"):
             _select(config, items, wanted)
 
 
 def _select(config: pytest.Config, items: list[pytest.Item], wanted: list[str]) -> None:
-    """Leave the items whose row is one of `wanted`, ids or patterns, "aten::" optional; UsageError for one without."""
-    chosen: set[pytest.Item] = set()
-    for pattern in wanted:
-        found = [item for item in items if ITEM_ROW in item.stash and _fits(item.stash[ITEM_ROW].expected.id, pattern)]
-        if not found:
-            raise pytest.UsageError(f"--row {pattern}: no check runs such a row")
-        chosen.update(found)
-    others = [item for item in items if item not in chosen]
+    """Leave the items whose row is one of `wanted`; the preflight has seen that there are such rows."""
+    others = [item for item in items if ITEM_ROW not in item.stash or not _is_wanted(item, wanted)]
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item in chosen]
+        items[:] = [item for item in items if item not in set(others)]
 
 
-def _fits(row_id: str, pattern: str) -> bool:
-    return fnmatchcase(row_id, pattern) or fnmatchcase(row_id.removeprefix("aten::"), pattern)
+def _is_wanted(item: pytest.Item, wanted: list[str]) -> bool:
+    return any(fits(item.stash[ITEM_ROW].expected.id, pattern) for pattern in wanted)
 
 
 def item_id(row_id: str) -> str:

@@ -198,6 +198,13 @@ def test_collecting_only_writes_no_report(run_pytest: Pytest, good_library: Path
     assert not (tmp_path / "r").exists()
 
 
+def test_a_row_that_does_not_exist_is_a_usage_error(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
+    done = run_pytest(SUITE, f"--vendor={good_library}", "--row=FL-MEM-999", "--report=r")
+    assert done.returncode == 2
+    assert "FL-MEM-999" in done.stdout + done.stderr
+    assert not (tmp_path / "r").exists()
+
+
 def test_certify_is_the_same_run(good_library: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch_fl_spec.cli", "certify", str(good_library), "--report=r"]
     done = subprocess.run([*command, "-k", "live_ranges"], cwd=tmp_path, capture_output=True, text=True)

@@ -99,13 +99,21 @@ def test_allure_gets_its_labels(full_run: tuple[Path, str]) -> None:
 
 def test_rows_depend_on_the_seed_alone(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
     def run(name: str, *more: str) -> dict[str, Any]:
-        run_pytest(SUITE, f"--vendor={good_library}", "--seed=5", "-k", "memory or copy", f"--report={name}", *more)
+        run_pytest(
+            SUITE,
+            f"--vendor={good_library}",
+            "--seed=5",
+            "-k",
+            "live_ranges or bases or offset",
+            f"--report={name}",
+            *more,
+        )
         kept = ("verdict", "cases", "labels", "case", "message")
         return {row: {key: data.get(key) for key in kept} for row, data in rows_of(tmp_path / name).items()}
 
     alone, parallel = run("a"), run("b", "-n", "2")
     assert alone == parallel
-    assert len(alone) > 5
+    assert len(alone) > 3
 
 
 def test_the_installed_form_has_the_same_rows(run_pytest: Pytest, good_library: Path) -> None:
