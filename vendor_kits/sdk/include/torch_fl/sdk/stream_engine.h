@@ -70,10 +70,10 @@ static inline void fl_engine_finish(fl_engine_stream* stream, fl_engine_item* it
 /* The next item, NULL when the stream is destroyed and empty. */
 static inline fl_engine_item* fl_engine_take(fl_engine_stream* stream) {
   pthread_mutex_lock(&stream->mutex);
-  stream->parked = 1;
+  stream->busy = 0;
   while (stream->head == NULL && !stream->closing) pthread_cond_wait(&stream->submitted_more, &stream->mutex);
-  stream->parked = 0;
   fl_engine_item* item = stream->head;
+  stream->busy = item != NULL;
   if (item != NULL) stream->head = item->next;
   if (stream->head == NULL) stream->tail = NULL;
   pthread_mutex_unlock(&stream->mutex);
@@ -213,12 +213,12 @@ static inline fl_status fl_engine_stream_start(fl_engine_stream* stream, fl_engi
   return fl_fail(err, FL_OUT_OF_RESOURCES, "no thread for another stream: %s", strerror(failed));
 }
 
-/* Gives the handle up. A parked worker is seen out, so that no thread outlives its stream; one that has work, or that
- * is still telling somebody about it, is left to finish and go by itself. */
+/* Gives the handle up. An idle worker is seen out, so that no thread outlives its stream; a busy one is left to finish
+ * and go by itself. */
 static inline void fl_engine_stream_destroy(fl_engine_stream* stream) {
   int async = stream->group->execution_model == FL_EXEC_ASYNC;
   pthread_mutex_lock(&stream->mutex);
-  int idle = stream->parked && stream->head == NULL;
+  int idle = !stream->busy && stream->head == NULL;
   stream->closing = 1;
   pthread_cond_signal(&stream->submitted_more);
   pthread_mutex_unlock(&stream->mutex);

@@ -61,7 +61,7 @@ struct fl_engine_stream {
   fl_status status; /* FL_OK or the failure that poisoned the stream */
   fl_status fault_next;
   uint64_t delay_next_ns;
-  int parked;  /* the worker waits for an item */
+  int busy;    /* the worker has an item, or is still telling somebody about it */
   int closing; /* the handle is gone */
 };
 
