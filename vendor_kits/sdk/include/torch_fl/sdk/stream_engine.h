@@ -9,7 +9,7 @@
  * Waiting for streams is in stream_wait.h, events are in event_engine.h. A vendor embeds fl_engine_group in its device
  * and fl_engine_stream as first member of its stream; the engine knows nothing else of either.
  * Locks: group before stream before generation; none is held while work, host tasks or the group's callbacks run, nor
- * while anything is waited for [FL-THREAD-003, 004]. Compile with -D_GNU_SOURCE (or POSIX 2008) and -pthread.
+ * while anything is waited for [FL-THREAD-003, 004]. Compile with -D_GNU_SOURCE (or POSIX 2008) and -pthread, link with -lm.
  */
 #ifndef TORCH_FL_SDK_STREAM_ENGINE_H
 #define TORCH_FL_SDK_STREAM_ENGINE_H
