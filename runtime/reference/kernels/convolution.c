@@ -49,7 +49,7 @@ typedef struct {
   int64_t channel; /* first input channel of the group */
 } window;
 
-/* One row of the output, positions first ... first + count - 1, for the tap at `source`. */
+/* What tap column `tap` sees of the input's row `row` at output positions first ... first + count - 1. */
 static void gather_row(const conv_work* work, const char* row, int64_t tap, int64_t first, int64_t count,
                        char* values) {
   const ref_view* input = &work->input;
