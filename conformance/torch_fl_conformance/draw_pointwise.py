@@ -56,6 +56,9 @@ def arguments(operator: Operator, claim: Claim) -> list[str]:
         words += ["bounds=both", "bounds=min", "bounds=max", "bounds=crossed"]
     if claim.inplace:
         words += [f"alias={name}" for name in operator.inplace]
+    divides = any(slot.kind == "tensor" and slot.domain == "nonzero" for slot in operator.slots)
+    if divides and not DTYPES[claim.dtypes[0]].is_float:
+        words.append("zero_divisor")
     return words
 
 

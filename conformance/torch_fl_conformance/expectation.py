@@ -13,7 +13,7 @@ from torch_fl_conformance.budget import Bound, Precision, bound
 from torch_fl_conformance.compare import Expected
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
 from torch_fl_conformance.oracle_maths import widen
-from torch_fl_conformance.problem import Problem, Structure
+from torch_fl_conformance.problem import Problem, Structure, Tensor
 from torch_fl_conformance.rounding import round_to
 from torch_fl_conformance.values import generate, is_repeated
 
@@ -27,13 +27,25 @@ def elements(problem: Problem, variation: int = 0) -> dict[str, Array]:
         assert tensor.draw is not None
         rng = np.random.Generator(np.random.PCG64([problem.value_seed, place, variation]))
         core = generate(tensor.dtype, tensor.core, tensor.draw, rng)
-        if tensor.draw.domain == "index" and problem.recipe.argument == "out_of_range" and core.size:
+        unserved = _unserved(problem, tensor)
+        if unserved and core.size:
             flat = core.reshape(-1).copy()
             spots = rng.permutation(flat.size)[: max(flat.size // 3, 1)]
-            flat[spots] = rng.choice([tensor.draw.bound, -1, tensor.draw.bound + 7, 2**30, -(2**30)], spots.size)
+            flat[spots] = rng.choice(unserved, spots.size)
             core = flat.reshape(core.shape)
         made[tensor.name] = np.broadcast_to(core, tensor.shape)
     return made
+
+
+def _unserved(problem: Problem, tensor: Tensor) -> list[int]:
+    """Values that the recipe wants among the tensor's and that no kernel can serve (FL-KERNEL-013)."""
+    domain = tensor.draw.domain if tensor.draw else ""
+    if problem.recipe.argument == "out_of_range" and domain == "index" and tensor.draw:
+        bound, dtype = tensor.draw.bound, tensor.dtype
+        return [bound, -1, bound + 7, 2**30, -(2**30), dtype.low, dtype.high]
+    if problem.recipe.argument == "zero_divisor" and domain == "nonzero" and not tensor.dtype.is_float:
+        return [0]
+    return []
 
 
 def expected(problem: Problem, values: Values, precision: Precision) -> dict[str, Expected]:

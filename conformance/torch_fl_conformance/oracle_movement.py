@@ -31,7 +31,8 @@ def flip(x: Array, dims: Sequence[int], dtype: DType) -> Expected:
 def pad(x: Array, widths: Sequence[int], value: Any, dtype: DType) -> Expected:
     """A border of `value`; widths in ATen's order, last dimension first, (before, after) each."""
     pairs = [(widths[2 * i], widths[2 * i + 1]) for i in reversed(range(x.ndim))]
-    return copied(np.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)), dtype)
+    border = np.asarray(value).astype(x.dtype)
+    return copied(np.pad(x, pairs, constant_values=border) if pairs else x, dtype)
 
 
 def arange(start: Any, step: Any, n: int, dtype: DType) -> Expected:

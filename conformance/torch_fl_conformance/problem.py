@@ -15,6 +15,8 @@ from torch_fl_conformance.values import Draw
 
 _LAYOUT_BITS = {"STRIDED": 1, "CONTIGUOUS": 2, "CHANNELS_LAST_2D": 4, "CHANNELS_LAST_3D": 8, "PERMUTED": 16}
 STRIDED = _LAYOUT_BITS["STRIDED"]
+UNSERVED = ("out_of_range", "zero_divisor")
+"""Argument words of recipes whose data hold values that no kernel can serve (FL-KERNEL-013)."""
 
 
 @dataclass(frozen=True)

@@ -111,16 +111,19 @@ def _describe(session: Session, _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table_bytes(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Fetch a kernel table anew: {"device": index} -> {"address", "sha256" of its raw bytes, "same"}.
+    """Fetch a kernel table anew: {"device": index or "d0"}, or {"handle": reference of a device that `call` opened}.
 
-    same: the plugin gave the pointer that it gave when the device was opened.
+    -> {"address", "sha256" of its raw bytes, "declared": sha256 of its entries as `describe` gives them, equal in any
+    process for equal declarations, "same": the pointer is that of the device's opening, null for a handle}.
     """
-    device = session.device(command["device"])
-    again = read_kernels(session, device.handle, device.index)
+    first = None if "handle" in command else session.device(command["device"])
+    handle, index = (session.resolve(command["handle"]), 0) if first is None else (first.handle, first.index)
+    again = read_kernels(session, handle, index)
     return {
         "address": int(ffi.cast("uintptr_t", again.raw)),
         "sha256": again.raw_digest(),
-        "same": again.raw == device.kernels.raw,
+        "declared": digest_of([again.entries]),
+        "same": None if first is None else again.raw == first.kernels.raw,
     }
 
 
