@@ -18,6 +18,13 @@ _PYTEST_USAGE = 4
 @click.option("--effort", default="quick", show_default=True, help="How long to look: quick or full.")
 @click.option("--seed", default=None, help="Seed of all draws (default: a new one, printed).")
 @click.option("--report", default=None, metavar="DIR", help="Report folder [default: torch-fl-report/<vendor>].")
+@click.option(
+    "--row",
+    "rows",
+    multiple=True,
+    metavar="ID",
+    help="Only this row, or those of a pattern like 'add.Tensor/*' (may be repeated); never certifies.",
+)
 @click.option("--in-process", is_flag=True, help="Load the plugin into this process, for a debugger; never certifies.")
 @click.argument("pytest_options", nargs=-1, type=click.UNPROCESSED)
 def certify(
@@ -27,6 +34,7 @@ def certify(
     effort: str,
     seed: str | None,
     report: str | None,
+    rows: tuple[str, ...],
     in_process: bool,
     pytest_options: tuple[str, ...],
 ) -> None:
@@ -39,6 +47,8 @@ def certify(
 
     # A pytest configuration or conftest of the folder one happens to stand in must not bear on the verdict.
     arguments = ["--pyargs", "torch_fl_conformance", "-c", os.devnull, f"--rootdir={Path(__file__).parent}"]
+    # pytest finds this module imported before it could rewrite its assertions, which it has none of.
+    arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     arguments += [
         "-p",
         "no:cacheprovider",
@@ -49,6 +59,7 @@ def certify(
     arguments += [f"--seed={seed}"] if seed is not None else []
     arguments += [f"--report={report}"] if report is not None else []
     arguments += ["-n", workers] if workers is not None else []
+    arguments += [f"--row={row}" for row in rows]
     arguments += ["--in-process"] if in_process else []
     code = int(pytest.main([*arguments, *pytest_options]))
     sys.exit(2 if code == _PYTEST_USAGE else code)
