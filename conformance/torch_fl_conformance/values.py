@@ -222,13 +222,14 @@ def _castable(values: Array, dtype: DType, target: DType, rng: Rng) -> Array:
     """Keep floats whose truncation lies in the integer target's range; replace the others by ones that do."""
     if target.is_float or target.kind == "bool":
         return values
-    # the target's limits, pulled in by one spacing of the source so that they stay inside when rounded
-    low, high = float(target.low), float(target.high)
-    inside = np.isfinite(values) & (values > low - 1) & (values < high)
-    top = min(high, 1e4, dtype.max_finite)
-    bottom = max(low, -1e4, -dtype.max_finite)
-    others = round_to(np.trunc(rng.uniform(bottom, top, values.shape) * 4) / 4 * 0.9, dtype)
-    return np.where(inside, values, others).astype(dtype.logical)
+    limit = min(float(target.high), dtype.max_finite) * 0.98  # far enough inside to stay there when rounded
+    with np.errstate(all="ignore"):
+        inside = np.isfinite(values) & (values > float(target.low) - 1) & (np.abs(values) < limit)
+    sizes = np.exp2(rng.uniform(-1, np.log2(limit), values.shape))
+    others = round_to(np.where(rng.integers(0, 2, values.shape) == 0, sizes, -sizes if target.low < 0 else 0), dtype)
+    # moderate values alone would show nothing of a wide target
+    keep = inside & (rng.uniform(0, 1, values.shape) < 0.7)
+    return np.where(keep, values, others).astype(dtype.logical)
 
 
 def is_repeated(regime: str) -> bool:

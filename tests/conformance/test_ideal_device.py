@@ -1,0 +1,45 @@
+"""The ideal device, RN(oracle), must pass every formula x dtype x regime: a budget that rejects it is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from torch_fl_spec.registry import Operator, load_registry
+
+from .fake_device import IdealDevice, judge_operator
+
+_OPERATORS = [pytest.param(operator, id=operator.short_name) for operator in load_registry()]
+
+
+@pytest.mark.parametrize("operator", _OPERATORS)
+def test_passes_every_row(operator: Operator) -> None:
+    """All dtype rows, all regimes and required labels at quick effort."""
+    for dtypes in operator.rows:
+        row = judge_operator(IdealDevice(), operator.short_name, dtypes, philox_exact=True)
+        assert not row.missing_labels(), (dtypes, row.missing_labels())
+        assert row.cases >= 10
+
+
+@pytest.mark.parametrize("tier", ["FAST"])
+@pytest.mark.parametrize("name", ["mm", "convolution", "div.Tensor", "sqrt"])
+def test_passes_wider_tiers(name: str, tier: str) -> None:
+    """A FAST row has wider budgets, never narrower ones."""
+    judge_operator(IdealDevice(), name, ("f32",), tier=tier)
+
+
+@pytest.mark.parametrize("path_length", [1, 32])
+def test_passes_with_declared_summation(path_length: int) -> None:
+    """Pairwise and blocked path lengths tighten the bound, but not below rounding once."""
+    for name in ("sum.dim_IntList", "cumsum"):
+        judge_operator(IdealDevice(), name, ("f32", "f32"), path_length=path_length)
+
+
+def test_every_regime_is_met() -> None:
+    """No regime of a row is lost among the recipes."""
+    from torch_fl_conformance.problem import Claim
+    from torch_fl_conformance.strategies import recipes
+
+    for operator in load_registry():
+        for dtypes in operator.rows:
+            claim = Claim(operator.op, 1, "fake", dtypes)
+            met = {recipe.regime for recipe in recipes(operator, claim, 10, seed=3)}
+            assert set(operator.regimes_for(dtypes)) <= met, (operator.op, dtypes)
