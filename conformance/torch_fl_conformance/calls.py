@@ -100,7 +100,7 @@ class Calls:
         """Wait for the stream or event; anything but FL_OK fails the row, FL_TIMEOUT included."""
         self.ok(f"{table_of(handle)}.sync", handle, timeout_ns, timeout=timeout_ns / 1e9)
 
-    def forget(self, handle: Kept) -> None:
+    def forget(self, handle: Block | Event | HostBuffer | Stream) -> None:
         """The handle is destroyed or freed by other means than this object's."""
         self._live.pop(handle.ref, None)
 

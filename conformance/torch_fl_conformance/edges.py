@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.calls import SYNC_NS
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.handles import Block, Gate, HostBuffer, Stream
-from torch_fl_conformance.ordering import still_pending
-from torch_fl_conformance.payload import WORD, Affine, affine, words_of
+from torch_fl_conformance.handles import Block, Event, Gate, HostBuffer, Stream
+from torch_fl_conformance.ordering import eventually, still_pending
+from torch_fl_conformance.payload import WORD, Affine, Words, affine, words_of
 from torch_fl_conformance.row import Row
-
-Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 WORDS = 48
 SIZE = WORDS * WORD
@@ -115,13 +112,13 @@ class Bench:
         payload = self.payloads[stream.device]
         if payload is None:
             return
-        args = payload.call_args(WORDS, self.blocks[target], self.blocks[x], self.blocks[b], a)
-        self.abi.queue(THREAD, "kernel.run", payload.kernel, stream, *args)
+        call = payload.call(WORDS, self.blocks[target], self.blocks[x], self.blocks[b], a)
+        self.abi.queue(THREAD, "kernel.run", payload.kernel, stream, call)
         self.model[target] = affine(a, self.model[x], self.model[b])
 
     def copy(self, stream: Stream, target: str, source: str) -> None:
         """A copy in whatever direction the two names imply."""
-        ends = {**self.blocks, **self.hosts}
+        ends: dict[str, Block | HostBuffer] = {**self.blocks, **self.hosts}
         self.abi.queue(THREAD, "memory.copy", stream, self.abi.copy_args(ends[target], ends[source]))
         self.model[target] = self.model[source].copy()
 
@@ -244,8 +241,8 @@ def run_cell(bench: Bench, cell: Cell) -> None:
     bench.compare(cell)
 
 
-def _completed(abi: Abi, stream: Stream) -> Callable[[], bool]:
-    return lambda: abi.query(stream) == header.FL_OK
+def _completed(abi: Abi, handle: Stream | Event) -> Callable[[], bool]:
+    return lambda: abi.query(handle) == header.FL_OK
 
 
 def _look_at_checkpoint(bench: Bench, cell: Cell, checkpoint: Gate) -> None:
@@ -294,12 +291,10 @@ def _host_ordered(bench: Bench, cell: Cell, gate: Gate | None) -> None:
     bench.compare(cell)
 
 
-def _poll(bench: Bench, event: Any) -> None:
-    from torch_fl_conformance.ordering import eventually
-
+def _poll(bench: Bench, event: Event) -> None:
     for handle in (bench.first, event):
         bench.row.check(
-            eventually(lambda handle=handle: bench.abi.query(handle) == header.FL_OK),
+            eventually(_completed(bench.abi, handle)),
             "a query did not become OK within 20 s of the stream going on",
         )
 

@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from torch_fl_spec import abi as header
 
-from torch_fl_conformance.arguments import Arg, array, out, struct
+from torch_fl_conformance.arguments import Arg, out
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, CallResult, Stream
+from torch_fl_conformance.kernel_calls import call_struct, kernel_ref, tensor
 
-OP, REVISION, DTYPE = "aten::add.Tensor", 1, "i32"
+OP, DTYPE = "aten::add.Tensor", "i32"
 WORD = 4  # bytes of an element
+
+Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 class Affine:
@@ -28,48 +30,21 @@ class Affine:
         self.abi = abi
         self.device = device
         self.kernel = kernel
-        self._workspaces: dict[int, tuple[Block | None, int]] = {}
+        self._plans: dict[int, tuple[Block | None, int]] = {}  # by number of words: workspace and token
 
     @classmethod
     def of(cls, abi: Abi, device: str = "d0") -> Affine | None:
         """The payload on this device; None where no variant claims add.Tensor on i32."""
-        index = int(device[1:])
-        for entry in abi.driver.describe()["kernels"][index]:
-            claims = any(row["dtypes"] == [DTYPE] for row in entry["rows"])
-            if entry["op"] == OP and entry["revision"] == REVISION and claims:
-                return cls(abi, device, f"kernel/{index}/{OP}/r{REVISION}/{entry['variant']}")
-        return None
+        variant = abi.variant(device, OP, DTYPE)
+        return None if variant is None else cls(abi, device, kernel_ref(device, OP, variant))
 
     def prepare(self, words: int) -> None:
         """Plan calls of this many words, so that `run` makes one call of the interface only."""
-        if words in self._workspaces:
-            return
-        plan = self.abi.ok(
-            "kernel.plan",
-            self.kernel,
-            self.device,
-            self.planned(words),
-            out("fl_plan"),
-        ).value
-        need = plan["workspace_bytes"]
-        space = self.abi.alloc(self.device, need, plan["workspace_align"]) if need else None
-        self._workspaces[words] = (space, plan["token"])
-
-    def submit(
-        self,
-        stream: Stream,
-        target: Block,
-        x: Block,
-        b: Block,
-        a: int,
-        words: int,
-        offsets: tuple[int, int, int] = (0, 0, 0),
-    ) -> CallResult:
-        """Enqueue target = a*x + b elementwise, whatever comes back. offsets: of target, x and b."""
-        self.prepare(words)
-        space, token = self._workspaces[words]
-        call = self._call(words, target, x, b, a, offsets, space, token)
-        return self.abi.call("kernel.run", self.kernel, stream, call)
+        if words not in self._plans:
+            plan = self.abi.ok("kernel.plan", self.kernel, self.device, self.planned(words), out("fl_plan")).value
+            need = plan["workspace_bytes"]
+            space = self.abi.alloc(self.device, need, plan["workspace_align"]) if need else None
+            self._plans[words] = (space, plan["token"])
 
     def run(
         self,
@@ -80,89 +55,61 @@ class Affine:
         a: int,
         words: int,
         offsets: tuple[int, int, int] = (0, 0, 0),
-    ) -> None:
-        """`submit`, which must succeed."""
-        self.prepare(words)
-        space, token = self._workspaces[words]
-        self.abi.ok("kernel.run", self.kernel, stream, self._call(words, target, x, b, a, offsets, space, token))
+    ) -> CallResult:
+        """Enqueue target = a*x + b elementwise, which must succeed. offsets: of target, x and b."""
+        call = self.call(words, target, x, b, a, offsets)
+        return self.abi.ok("kernel.run", self.kernel, stream, call)
 
-    def call_args(
+    def planned(
+        self, words: int, call: Mapping[str, Any] | None = None, first: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The fl_call of a plan, without addresses; call, first: options of its struct and of its first tensor."""
+        nowhere = Block("", self.device, words * WORD, 0)
+        return _with_options(_call(words, nowhere, nowhere, nowhere, 1, addressless=True), call, first)
+
+    def call(
         self,
         words: int,
         target: Block,
         x: Block,
         b: Block,
         a: int,
-        call: Mapping[str, Any] | None = None,
-        tensor: Mapping[str, Any] | None = None,
-    ) -> list[Arg]:
-        """Arguments of "kernel.run" behind the stream; call, tensor: options of these structs."""
+        offsets: tuple[int, int, int] = (0, 0, 0),
+        options: Mapping[str, Any] | None = None,
+        first: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The fl_call of a run; options, first: as call and first of `planned`."""
         self.prepare(words)
-        space, token = self._workspaces[words]
-        return [self._call(words, target, x, b, a, (0, 0, 0), space, token, call, tensor)]
-
-    def planned(
-        self, words: int, call: Mapping[str, Any] | None = None, tensor: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """The fl_call of a plan, without addresses."""
-        return self._call(words, None, None, None, 1, (0, 0, 0), None, 0, call, tensor)
-
-    def _call(
-        self,
-        words: int,
-        target: Block | None,
-        x: Block | None,
-        b: Block | None,
-        a: int,
-        offsets: tuple[int, int, int],
-        space: Block | None,
-        token: int,
-        call: Mapping[str, Any] | None = None,
-        tensor: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        inputs = [self._tensor(b, words, offsets[2], tensor), self._tensor(x, words, offsets[1], None)]
-        args = [
-            {"tag": header.FL_TAG_TENSOR, "value": {"tensor": inputs[0]}},
-            {"tag": header.FL_TAG_TENSOR, "value": {"tensor": inputs[1]}},
-            {"tag": header.FL_TAG_INT, "value": {"i": a}},
-        ]
-        fields: dict[str, Arg] = {
-            "args": array(args, "fl_arg"),
-            "n_args": len(args),
-            "outs": array([self._tensor(target, words, offsets[0], None)], "const fl_tensor*"),
-            "n_outs": 1,
-            "plan_token": token,
-        }
-        if space is not None:
-            fields |= {"workspace_base": space, "workspace_bytes": space.bytes}
-        return struct("fl_call", fields, **(call or {}))
-
-    def _tensor(
-        self, block: Block | None, words: int, offset: int, options: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        return struct(
-            "fl_tensor",
-            {
-                "base": 0 if block is None else block,
-                "byte_offset": 0 if block is None else offset,
-                "base_bytes": 0 if block is None else block.bytes,
-                "sizes": array([words], "int64_t"),
-                "strides": array([1], "int64_t"),
-                "numel": words,
-                "dtype": header.FL_DTYPE_I32,
-                "ndim": 1,
-                "device": int(self.device[1:]),
-            },
-            **(options or {}),
-        )
+        space, token = self._plans[words]
+        return _with_options(_call(words, target, x, b, a, offsets, token=token, workspace=space), options, first)
 
 
-def affine(a: int, x: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _call(
+    words: int, target: Block, x: Block, b: Block, a: int, offsets: tuple[int, int, int] = (0, 0, 0), **more: Any
+) -> dict[str, Any]:
+    views = [
+        tensor(block, (words,), DTYPE, byte_offset=offset)
+        for block, offset in zip((target, x, b), offsets, strict=True)
+    ]
+    return call_struct([views[2], views[1], a], [views[0]], **more)
+
+
+def _with_options(
+    call: dict[str, Any], options: Mapping[str, Any] | None, first: Mapping[str, Any] | None
+) -> dict[str, Arg]:
+    first_tensor = call["fields"]["args"]["array"][0]["value"]["tensor"]
+    first_tensor.update(first or {})
+    return {**call, **(options or {})}
+
+
+def affine(a: int, x: Words, b: Words) -> Words:
     """What the payload computes: a*x + b mod 2^32 on uint32 arrays."""
     wide = np.uint64(a % 2**32) * x.astype(np.uint64) + b.astype(np.uint64)
-    return (wide % np.uint64(2**32)).astype(np.uint32)
+    words: Words = (wide % np.uint64(2**32)).astype(np.uint32)
+    return words
 
 
-def words_of(data: bytes) -> np.ndarray[Any, Any]:
+def words_of(data: bytes) -> Words:
     """Downloaded bytes as uint32 words."""
-    return np.frombuffer(data, dtype="<u4")
+    words: Words = np.frombuffer(data, dtype="<u4")
+    return words

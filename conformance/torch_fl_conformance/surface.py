@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch_fl_spec import abi as header
 
@@ -17,6 +17,8 @@ from torch_fl_conformance.arguments import Arg, out, struct, task, text
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Event, Stream
 from torch_fl_conformance.payload import Affine
+
+Doomed = TypeVar("Doomed", Stream, Event)
 
 WORDS = 16
 BYTES = 4 * WORDS
@@ -110,7 +112,7 @@ def _idle(abi: Abi, stream: Stream) -> Stream:
     return stream
 
 
-def _doomed(abi: Abi, handle: Stream | Event) -> Stream | Event:
+def _doomed(abi: Abi, handle: Doomed) -> Doomed:
     abi.forget(handle)
     return handle
 
@@ -174,7 +176,7 @@ class _Call:
 
     def run(self, call: Options, tensor: Options) -> list[Arg]:
         target, x, b = self.blocks
-        return [self.payload.kernel, self.stream, *self.payload.call_args(WORDS, target, x, b, 3, call, tensor)]
+        return [self.payload.kernel, self.stream, self.payload.call(WORDS, target, x, b, 3, options=call, first=tensor)]
 
 
 def introduced(struct_name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ BIG = (64 << 20) + 3
 
 def is_async(abi: Abi, device: str = "d0") -> bool:
     """Whether a gate can stall a stream of this device without stalling its caller."""
-    return abi.device_info(device)["execution_model"] == "ASYNC"
+    return bool(abi.device_info(device)["execution_model"] == "ASYNC")
 
 
 @rule("FL-COPY-001")
@@ -51,7 +52,7 @@ def test_copies_are_stream_ordered(row: Row, abi: Abi, rng: np.random.Generator)
         still_pending(
             abi,
             row,
-            lambda buffer=buffer, old=old: abi.read(buffer) != bytes([old ^ 0xFF]) * size,
+            _differs(abi, buffer, bytes([old ^ 0xFF]) * size),
             "a device-to-host copy wrote its destination before earlier work of its stream had run",
         )
         gate.open()
@@ -103,9 +104,13 @@ def test_host_sources_are_captured(row: Row, abi: Abi, effort: Effort) -> None:
         abi.copy(stream, target, block)
         abi.sync(stream)
         abi.write(target, b"\x11" * size)
-        changed = eventually(lambda target=target, size=size: abi.read(target) != b"\x11" * size, 0.01)
+        changed = eventually(_differs(abi, target, b"\x11" * size), 0.01)
         row.check(not changed, "a destination in host memory was written after its copy had completed")
         abi.destroy(stream)
+
+
+def _differs(abi: Abi, buffer: HostBuffer, expected: bytes) -> Callable[[], bool]:
+    return lambda: abi.read(buffer) != expected
 
 
 @rule("FL-COPY-003")

@@ -227,7 +227,8 @@ def test_null_is_refused(row: Row, abi: Abi) -> None:
     """Each handle, args struct and out pointer NULL in turn: INVALID_ARGUMENT, with and without err."""
     for sample in samples(abi):
         for position in sample.null:
-            for err in ({}, None):
+            spec: dict[str, int] = {}
+            for err in (spec, None):
                 row.case(call=sample.fn, null_argument=position, err="NULL" if err is None else "given")
                 result = abi.call(sample.fn, *_without(sample, position), err=err)
                 row.check(

@@ -23,7 +23,7 @@ SIZE = WORDS * WORD
 
 def gates_work(abi: Abi) -> bool:
     """Whether streams can be stalled: not on an INLINE device, where the submit would wait for the gate."""
-    return abi.device_info("d0")["execution_model"] == "ASYNC"
+    return bool(abi.device_info("d0")["execution_model"] == "ASYNC")
 
 
 @rule("FL-STREAM-001")
@@ -465,7 +465,7 @@ def _submits_return(row: Row, abi: Abi, kind: str) -> None:
                     "kernel.run",
                     payload.kernel,
                     stream,
-                    *payload.call_args(WORDS, left, right, b, 3),
+                    payload.call(WORDS, left, right, b, 3),
                 )
             case "copy":
                 abi.queue("submitter", "memory.copy", stream, abi.copy_args(left, right))

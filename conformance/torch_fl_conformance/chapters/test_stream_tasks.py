@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from torch_fl_spec import abi as header
 
@@ -9,7 +11,7 @@ from torch_fl_conformance.arguments import out, task
 from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.handles import Event, Stream
+from torch_fl_conformance.handles import Event, Gate, Stream
 from torch_fl_conformance.ordering import eventually, still_pending
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
@@ -69,7 +71,7 @@ def _later_work_waits(row: Row, abi: Abi) -> None:
         abi.fill(stream, block, 2)
         abi.sync(stream)
         gate = abi.gate(stream)
-        row.check(eventually(lambda gate=gate: gate.state()["entered"]), "a host task on an idle stream never ran")
+        row.check(eventually(_entered(gate)), "a host task on an idle stream never ran")
         match kind:
             case "fill":
                 abi.fill(stream, block, 3)
@@ -80,15 +82,12 @@ def _later_work_waits(row: Row, abi: Abi) -> None:
             case "record":
                 abi.record(event, stream)
 
-        def happened(
-            kind: str = kind, buffer: object = buffer, counter: str = counter, event: Event = event, s: Stream = stream
-        ) -> bool:
-            if kind == "copy":
-                return abi.read(buffer) != b"\x01" * 64  # type: ignore[arg-type]
-            if kind == "task":
-                return bool(abi.count(counter)["calls"])
-            return abi.query(event if kind == "record" else s) == header.FL_OK
-
+        happened: Callable[[], bool] = {
+            "fill": _complete(abi, stream),
+            "copy": lambda: abi.read(buffer) != b"\x01" * 64,  # noqa: B023
+            "task": lambda: bool(abi.count(counter)["calls"]),  # noqa: B023
+            "record": _complete(abi, event),
+        }[kind]
         still_pending(abi, row, happened, f"a {kind} behind a running host task did not wait for it")
         gate.open()
         if kind == "copy":
@@ -96,6 +95,14 @@ def _later_work_waits(row: Row, abi: Abi) -> None:
         abi.sync(stream)
         if kind == "fill":
             row.check(abi.download(stream, block) == b"\x03" * 64, "the fill behind a host task was lost")
+
+
+def _complete(abi: Abi, handle: Stream | Event) -> Callable[[], bool]:
+    return lambda: abi.query(handle) == header.FL_OK
+
+
+def _entered(gate: Gate) -> Callable[[], bool]:
+    return lambda: gate.state()["entered"]
 
 
 def _destroyed_stream(row: Row, abi: Abi) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -343,7 +344,7 @@ def _destroy_behind_gate(row: Row, abi: Abi) -> None:
         abi.wait(waiter, event)
         abi.count_task(waiter, counter)
         target = stream if what == "stream" else event
-        abi._live.pop(target.ref, None)
+        abi.forget(target)
         abi.queue("destroyer", f"{what}.destroy", target)
         results, pending = abi.join("destroyer", 10.0)
         if pending:
@@ -351,11 +352,15 @@ def _destroy_behind_gate(row: Row, abi: Abi) -> None:
         row.check(not pending, f"{what}_destroy waits for pending work")
         row.check(results[-1].ok, f"{results[-1]}, expected OK")
         early = f"{what}_destroy released what was waiting"
-        still_pending(abi, row, lambda c=counter: abi.count(c)["calls"] > 0, early)
+        still_pending(abi, row, _ran(abi, counter), early)
         gate.open()
-        row.check(eventually(lambda c=counter: abi.count(c)["calls"] == 1), f"{what}_destroy lost a waiter")
+        row.check(eventually(_ran(abi, counter)), f"{what}_destroy lost a waiter")
         got = abi.download(waiter, block)
         row.check(got == b"\x33" * SIZE, f"{what}_destroy dropped pending work", got=got[:4].hex())
+
+
+def _ran(abi: Abi, counter: str) -> Callable[[], bool]:
+    return lambda: bool(abi.count(counter)["calls"])
 
 
 def _leak_slope(row: Row, abi: Abi, what: str, count: int) -> None:
