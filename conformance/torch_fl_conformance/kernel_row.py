@@ -22,8 +22,8 @@ from torch_fl_conformance.case_judge import CaseFailed, examine
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.failures import RuleViolated
 from torch_fl_conformance.kernel_case import CaseDriver
-from torch_fl_conformance.problem import Claim, Problem
-from torch_fl_conformance.strategies import problems, recipes
+from torch_fl_conformance.problem import Claim, Problem, Recipe
+from torch_fl_conformance.strategies import number_sequence, problems, recipes
 
 SHRINK_RUNS = 120
 SHRINK_SECONDS = 3.0
@@ -103,24 +103,28 @@ def judge_row(
     first = claims[devices[0]]
     row.require(*labels.required(operator, first))
     rng = np.random.Generator(np.random.PCG64(seed))
-    for place, recipe in enumerate(recipes(operator, first, effort.pick(10, 24), seed)):
-        device = devices[place % len(devices)]
+
+    def look(recipe: Recipe, device: str, examples: int, skip: int) -> None:
         other_data = bool(rng.integers(2))
 
-        def run(problem: Problem, device: str = device, other_data: bool = other_data) -> None:
+        def run(problem: Problem) -> None:
             row.case(device=device, **problem.describe())
             examination = examine(driver, problem, device=device, other_data=other_data)
             row.label(*examination.labels)
             if examination.worst is not None:
                 row.worst(examination.worst, examination.where)
 
-        # the first problem of a search is the smallest there is: quick effort has it for every second recipe
-        skip = 0 if effort.is_full or place % 2 == 0 else 1
-        smallest = search(
-            run, problems(operator, claims[device], recipe), effort.pick(2, 3), int(rng.integers(2**63)), skip
-        )
+        strategy = problems(operator, claims[device], recipe)
+        smallest = search(run, strategy, examples, int(rng.integers(2**63)), skip)
         if smallest is not None:
             report(row, driver, *smallest, device=device, other_data=other_data)
+
+    for place, recipe in enumerate(recipes(operator, first, effort.pick(10, 24), seed)):
+        # the first problem of a search is the smallest there is: quick effort has it for every second recipe
+        skip = 0 if effort.is_full or place % 2 == 0 else 1
+        look(recipe, devices[place % len(devices)], effort.pick(2, 3), skip)
+    for recipe in number_sequence(operator, first, seed):
+        look(recipe, devices[0], 1, 0)
 
 
 def search(

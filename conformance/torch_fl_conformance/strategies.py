@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch_fl_spec.registry import Operator
 
 from torch_fl_conformance import draw_contraction, draw_movement, draw_pointwise, draw_random, draw_reduction
+from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES
 from torch_fl_conformance.layout_blocks import PLACEMENTS, Layout, contiguous_strides
 from torch_fl_conformance.problem import Claim, Problem, Recipe, Structure, Tensor
 from torch_fl_conformance.shapes import Draw, draw_layout, draw_lead
@@ -59,6 +60,12 @@ def _regimes(operator: Operator, claim: Claim) -> list[str]:
     return regimes
 
 
+def _plain(operator: Operator, claim: Claim) -> str:
+    """The regime for cases whose point is another than their elements."""
+    regimes = _regimes(operator, claim)
+    return next((r for r in ("normal", "full_range", "boolean", "special") if r in regimes), "normal")
+
+
 def _weak(operator: Operator, claim: Claim) -> list[str]:
     words = ["zero_size", "one_element"]
     return [*words, "scalar_shape"] if operator.op_class == "pointwise" else words
@@ -81,7 +88,7 @@ def _compatible(operator: Operator, recipe: Recipe) -> Recipe:
 def _needed(operator: Operator, claim: Claim, strong: Sequence[Recipe]) -> list[Recipe]:
     """Recipes for required labels that a meeting of two words alone can show, or that settling took away."""
     regimes = _regimes(operator, claim)
-    plain = next((r for r in ("normal", "full_range", "boolean", "special") if r in regimes), "normal")
+    plain = _plain(operator, claim)
     added = []
     if "special" in regimes:
         added.append(Recipe("tail", "special", "contiguous", "plain", "pool"))
@@ -101,6 +108,13 @@ def _needed(operator: Operator, claim: Claim, strong: Sequence[Recipe]) -> list[
     if "beta_zero" in operator.labels and "special" in regimes:
         added.append(Recipe("tail", "special", "contiguous", "beta=zero", "own"))
     return added
+
+
+def number_sequence(operator: Operator, claim: Claim, seed: int) -> list[Recipe]:
+    """Calls that differ in one number only, in an order of the seed's: shows a number kept from an earlier call."""
+    words = [word for word in drawer(operator).arguments(operator, claim) if word.partition("=")[2] in NUMBER_CLASSES]
+    random.Random(seed).shuffle(words)
+    return [Recipe("tail", _plain(operator, claim), "contiguous", word, "pool") for word in words]
 
 
 @st.composite

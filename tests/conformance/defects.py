@@ -1,0 +1,412 @@
+"""Single defects on top of the ideal device: what each claims to be is in its docstring. Used by test_power."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from torch_fl_conformance import philox
+from torch_fl_conformance.compare import Expected
+from torch_fl_conformance.dtypes import DTYPES, Array, DType, from_bits, to_bits
+from torch_fl_conformance.problem import Problem
+from torch_fl_conformance.rounding import round_to
+
+from .fake_device import FakeDevice, IdealDevice, strided
+
+Values = Mapping[str, Array]
+Change = Callable[[Problem, Values, Array], Array]
+
+
+class ValueDefect(IdealDevice):
+    """The ideal values of the first output, changed by a function of (problem, operands, ideal values)."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__()
+        self.change = change
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        results = super().compute(command, operands)
+        assert self.problem is not None
+        out = self.problem.structure.outs[0]
+        ideal = from_bits(results[out.name], out.dtype)
+        with np.errstate(all="ignore"):
+            changed = np.asarray(self.change(self.problem, operands, ideal))
+        results[out.name] = pack(changed, out.dtype)
+        return results
+
+
+def pack(values: Array, dtype: DType) -> Array:
+    """Storage words of values that need rounding or wrapping first; words pass as they are."""
+    if values.dtype == dtype.storage and dtype.kind != "int":
+        return values
+    if dtype.is_float:
+        return to_bits(round_to(values.astype(np.float64), dtype), dtype)
+    return to_bits(values.astype(dtype.logical), dtype)
+
+
+def with_defect(change: Change) -> Callable[[], FakeDevice]:
+    """A factory of devices with a wrong value."""
+    return lambda: ValueDefect(change)
+
+
+# -- pointwise ---------------------------------------------------------------------------------------------
+
+
+def truncated_sum(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Addition rounds towards zero."""
+    if problem.structure.params["alpha"] != 1:
+        return ideal
+    other = x["other"] if "other" in x else problem.structure.params["other"]
+    exact = x["self"].astype(np.float64) + np.asarray(other, np.float64)
+    nearest = ideal.astype(np.float64)
+    away = np.isfinite(exact) & (np.abs(nearest) > np.abs(exact))
+    return np.where(away, np.nextafter(ideal, np.float32(0)), ideal)
+
+
+def alpha_through_double(problem: Problem, x: Values, ideal: Array) -> Array:
+    """int64 alpha loses its last bits."""
+    if "other" not in x:
+        return ideal
+    return x["self"] + np.int64(int(float(problem.structure.params["alpha"]))) * x["other"]
+
+
+def scalar_swapped(problem: Problem, x: Values, ideal: Array) -> Array:
+    """number - tensor in place of tensor - number."""
+    return -ideal if "other" in problem.structure.params else ideal
+
+
+def mode_ignored(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Always floor."""
+    other = x["other"] if "other" in x else problem.structure.params["other"]
+    return np.floor(x["self"].astype(np.float64) / np.asarray(other, np.float64))
+
+
+def truncating_division(problem: Problem, x: Values, ideal: Array) -> Array:
+    """C's division for floor."""
+    other = np.asarray(x["other"] if "other" in x else problem.structure.params["other"], np.int64)
+    safe = np.where(other == 0, 1, other)
+    return np.trunc(x["self"].astype(np.float64) / safe).astype(np.int64)
+
+
+def tanh_form(problem: Problem, x: Values, ideal: Array) -> Array:
+    """gelu's tanh approximation, whatever was asked."""
+    w = x["self"].astype(np.float64)
+    return 0.5 * w * (1 + np.tanh(np.sqrt(2 / np.pi) * (w + 0.044715 * w**3)))
+
+
+def narrow_reduction(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Argument reduction with a short pi."""
+    w = x["self"].astype(np.float64)
+    big = np.abs(w) > 2.0**16
+    return np.where(big, np.sin(np.fmod(w, 2 * 3.14159265)), ideal)
+
+
+def upper_half(problem: Problem, x: Values, ideal: Array) -> Array:
+    """float32 -> bfloat16 by dropping bits."""
+    return (np.asarray(x["self"], np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+
+
+def flushed(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Undeclared flush to zero."""
+    return np.where(np.abs(ideal) < 2.0**-126, 0, ideal)
+
+
+def rounds_away(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Half-way values away from zero."""
+    w = x["self"].astype(np.float64)
+    return np.where(np.abs(w) < 2**22, np.copysign(np.floor(np.abs(w) + 0.5), w), w)
+
+
+# -- reductions ----------------------------------------------------------------------------------------------
+
+
+def _axes(problem: Problem) -> tuple[int, ...]:
+    params = problem.structure.params
+    return tuple(params["dims"]) if "dims" in params else (params["dim"],)
+
+
+def dropped_tail(block: int) -> Change:
+    """The last n mod block elements of a row are left out."""
+
+    def change(problem: Problem, x: Values, ideal: Array) -> Array:
+        axes, w = _axes(problem), x["self"].astype(np.float64)
+        last = axes[-1]
+        keep = w.shape[last] // block * block
+        cut = np.take(w, np.arange(keep), axis=last)
+        return np.sum(cut, axis=axes, keepdims=True) if keep else ideal
+
+    return change
+
+
+def garbage_past(size: int) -> Change:
+    """Rows longer than `size` are wrong, rows up to it right."""
+
+    def change(problem: Problem, x: Values, ideal: Array) -> Array:
+        n = np.prod([x["self"].shape[axis] for axis in _axes(problem)])
+        return ideal * 1.5 + 1 if n > size else ideal
+
+    return change
+
+
+def sum_in_half(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Accumulates in float16."""
+    rows = _rows(problem, x["self"])
+    return np.add.accumulate(rows, axis=-1, dtype=np.float16)[..., -1].reshape(ideal.shape) if rows.size else ideal
+
+
+def _rows(problem: Problem, w: Array) -> Array:
+    axes = _axes(problem)
+    kept = [axis for axis in range(w.ndim) if axis not in axes]
+    moved = np.transpose(w, (*kept, *axes))
+    length = int(np.prod([w.shape[axis] for axis in axes]))
+    return moved.reshape(*[w.shape[axis] for axis in kept], length)
+
+
+def one_pass(problem: Problem, x: Values, ideal: Array) -> Array:
+    """E[x^2] - mean^2 in float32."""
+    w = x["self"].astype(np.float32)
+    axes = _axes(problem)
+    n = np.prod([w.shape[axis] for axis in axes])
+    mean = np.sum(w, axis=axes, keepdims=True) / n
+    square = np.sum(w * w, axis=axes, keepdims=True) / n - mean**2
+    return square * (n / max(n - problem.structure.params["correction"], 1e-30))
+
+
+def _softmax(w: Array, dim: int, shift: bool, e: float = float(np.e)) -> Array:
+    w = w.astype(np.float32)
+    powers = np.power(np.float32(e), w - np.max(w, axis=dim, keepdims=True) if shift else w)
+    return np.asarray(powers / np.sum(powers, axis=dim, keepdims=True))
+
+
+def unshifted(problem: Problem, x: Values, ideal: Array) -> Array:
+    """softmax without subtracting the maximum."""
+    return _softmax(x["self"], problem.structure.params["dim"], shift=False)
+
+
+def wrong_dim(problem: Problem, x: Values, ideal: Array) -> Array:
+    """softmax over the other dimension where the tensor is square."""
+    shape = x["self"].shape
+    square = len(shape) == 2 and shape[0] == shape[1]
+    return _softmax(x["self"], 1 - problem.structure.params["dim"], shift=True) if square else ideal
+
+
+def short_e(problem: Problem, x: Values, ideal: Array) -> Array:
+    """log2(e) to five digits."""
+    return _softmax(x["self"], problem.structure.params["dim"], shift=True, e=2**1.44270) if ideal.size else ideal
+
+
+def reordered(problem: Problem, x: Values, ideal: Array) -> Array:
+    """float32 sums in an order that differs from run to run."""
+    rows = _rows(problem, x["self"])
+    if not rows.size:
+        return ideal
+    order = np.random.default_rng().permutation(rows.shape[-1])
+    return np.add.accumulate(rows[..., order], axis=-1, dtype=np.float32)[..., -1:].reshape(ideal.shape)
+
+
+# -- contraction ------------------------------------------------------------------------------------------------
+
+
+def _matrices(x: Values) -> tuple[Array, Array]:
+    return (x["mat1"] if "mat1" in x else x["self"]), x["mat2"]
+
+
+def tf32(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Inputs rounded to eleven bits."""
+    a, b = (np.asarray(m, np.float32).view(np.uint32) & np.uint32(0xFFFFE000) for m in _matrices(x))
+    return np.matmul(a.view(np.float32).astype(np.float64), b.view(np.float32).astype(np.float64))
+
+
+def half_accumulator(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Products summed in float16."""
+    a, b = _matrices(x)
+    total = np.zeros(ideal.shape, np.float16)
+    for k in range(a.shape[-1]):
+        total = (total + (a[..., :, k : k + 1] * b[..., k : k + 1, :]).astype(np.float16)).astype(np.float16)
+    return total
+
+
+def dropped_k(problem: Problem, x: Values, ideal: Array) -> Array:
+    """The last k mod 8 products are left out."""
+    a, b = (m.astype(np.float64) for m in _matrices(x))
+    keep = a.shape[-1] // 8 * 8
+    return np.matmul(a[..., :keep], b[..., :keep, :])
+
+
+def transposed_when_square(problem: Problem, x: Values, ideal: Array) -> Array:
+    """The second operand is taken transposed where nobody notices by its shape."""
+    a, b = (m.astype(np.float64) for m in _matrices(x))
+    return np.matmul(a, np.swapaxes(b, -1, -2)) if b.shape[-1] == b.shape[-2] else ideal
+
+
+def garbage_without_k(problem: Problem, x: Values, ideal: Array) -> Array:
+    """An empty sum is not zero."""
+    return ideal + 1 if _matrices(x)[0].shape[-1] == 0 else ideal
+
+
+def bias_twice(problem: Problem, x: Values, ideal: Array) -> Array:
+    """Bias added twice."""
+    return ideal + x["bias"].reshape(1, -1, *[1] * (ideal.ndim - 2)) if "bias" in x else ideal
+
+
+# -- whole-device defects ------------------------------------------------------------------------------------------
+
+
+class AssumesContiguous(IdealDevice):
+    """Reads inputs as if they were row-major."""
+
+    def read(self, tensor: Mapping[str, Any], blocks: dict[str, Array]) -> Array:
+        strides = [int(np.prod(tensor["sizes"][axis + 1 :])) for axis in range(len(tensor["sizes"]))]
+        try:
+            return super().read({**tensor, "strides": strides}, blocks)
+        except ValueError:  # beyond the block
+            return super().read(tensor, blocks)
+
+
+class IgnoresOffset(IdealDevice):
+    """Reads inputs from their base."""
+
+    def read(self, tensor: Mapping[str, Any], blocks: dict[str, Array]) -> Array:
+        return super().read({**tensor, "byte_offset": 0}, blocks)
+
+
+class WritesHoles(IdealDevice):
+    """Writes whole rows, holes included."""
+
+    def write(self, tensor: Mapping[str, Any], blocks: dict[str, Array], words: Array) -> None:
+        super().write(tensor, blocks, words)
+        if words.size > 1 and tensor["strides"][-1] > 1:
+            first = tensor["byte_offset"]
+            blocks[tensor["block"]][first + words.dtype.itemsize : first + 2 * words.dtype.itemsize] = 0
+
+
+class WritesBeyond(IdealDevice):
+    """Rounds the output's end up to eight elements."""
+
+    def write(self, tensor: Mapping[str, Any], blocks: dict[str, Array], words: Array) -> None:
+        super().write(tensor, blocks, words)
+        if words.size % 8:
+            span = 1 + sum((n - 1) * step for n, step in zip(tensor["sizes"], tensor["strides"], strict=True))
+            end = tensor["byte_offset"] + span * words.dtype.itemsize
+            blocks[tensor["block"]][end : end + 1] ^= 0xFF
+
+
+class ChangesInput(IdealDevice):
+    """Uses its input as scratch."""
+
+    def run(self, command: Mapping[str, Any], blocks: dict[str, Array]) -> None:
+        super().run(command, blocks)
+        tensor = command["tensors"]["self"]
+        if 0 not in tensor["sizes"] and tensor["flags"]:
+            strided(tensor, blocks, self.problem.structure.inputs[0].dtype)[...] ^= 1  # type: ignore[union-attr]
+
+
+class CachesByAddress(IdealDevice):
+    """Answers a call on the same addresses with the first call's results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: dict[str, dict[str, Array]] = {}
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        key = repr((command["tensors"], command["args"]))
+        if key not in self.cache:
+            self.cache[key] = super().compute(command, operands)
+        return self.cache[key]
+
+
+class CachesScalar(IdealDevice):
+    """Keeps the first number that it saw for a shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: dict[str, Any] = {}
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        problem = self.problem
+        assert problem is not None
+        params = problem.structure.params
+        if "other" in params:
+            key = str(problem.structure.outs[0].shape)
+            kept = self.cache.setdefault(key, params["other"])
+            object.__setattr__(problem.structure, "params", {**params, "other": kept})
+        try:
+            return super().compute(command, operands)
+        finally:
+            object.__setattr__(problem.structure, "params", params)
+
+
+class AddsToOutput(IdealDevice):
+    """Accumulates into an output that it takes for zeroed memory."""
+
+    def run(self, command: Mapping[str, Any], blocks: dict[str, Array]) -> None:
+        stale = {name: self.read(command["tensors"][name], blocks) for name in command["outs"]}
+        super().run(command, blocks)
+        for out in self.problem.structure.outs:  # type: ignore[union-attr]
+            tensor = command["tensors"][out.name]
+            now = self.read(tensor, blocks)
+            with np.errstate(all="ignore"):
+                self.write(tensor, blocks, pack(now + np.nan_to_num(stale[out.name], posinf=0, neginf=0), out.dtype))
+
+
+class ByteBools(IdealDevice):
+    """Stores true as 0xFF."""
+
+    def write(self, tensor: Mapping[str, Any], blocks: dict[str, Array], words: Array) -> None:
+        super().write(tensor, blocks, words * np.uint8(0xFF))
+
+
+class LosesDuplicates(IdealDevice):
+    """scatter_add keeps one of several summands of an element."""
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        problem = self.problem
+        assert problem is not None
+        dim, index = problem.structure.params["dim"], operands["index"]
+        total = operands["self"].astype(np.float64).copy()
+        if index.size and index.min() >= 0 and index.max() < total.shape[dim]:
+            places = list(np.indices(index.shape))
+            places[dim] = index
+            total[tuple(places)] += operands["src"]
+        return {"out": pack(total, problem.structure.outs[0].dtype)}
+
+
+class SeedIgnored(IdealDevice):
+    """The seed has no effect."""
+
+    field = "seed"
+
+    def value(self, problem: Problem, name: str, answer: Expected) -> Array:
+        params = {**problem.structure.params, self.field: 3}
+        numel = int(np.prod(problem.structure.outs[0].shape))
+        unit = philox.uniform(params["seed"], params["offset"], numel, problem.structure.outs[0].dtype)
+        return (params["from"] + unit * (params["to"] - params["from"])).reshape(answer.ref.shape)
+
+
+class OffsetIgnored(SeedIgnored):
+    """The generator offset has no effect."""
+
+    field = "offset"
+
+
+class CutTails(IdealDevice):
+    """Normals beyond four standard deviations are cut off."""
+
+    def value(self, problem: Problem, name: str, answer: Expected) -> Array:
+        mean, std = problem.structure.params["mean"], problem.structure.params["std"]
+        return np.clip(answer.ref, mean - 4 * std, mean + 4 * std)
+
+
+class NotQuiteDeterministic(IdealDevice):
+    """One bit of the result follows a counter, inside the budget."""
+
+    def words(self, problem: Problem, name: str, answer: Expected, dtype: DType) -> Array:
+        words = super().words(problem, name, answer, dtype)
+        return words ^ words.dtype.type(self.runs % 2) if dtype == DTYPES["f32"] else words
+
+
+def checksum(text: str) -> int:
+    """A small stable number from a name, for seeds."""
+    return zlib.crc32(text.encode())

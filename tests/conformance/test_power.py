@@ -1,0 +1,197 @@
+"""The suite can fail: every single defect is caught, by each of several seeds, at quick effort; honest devices pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_fl_conformance.dtypes import Array
+from torch_fl_conformance.effort import Effort
+from torch_fl_conformance.failures import RuleViolated
+from torch_fl_conformance.problem import Problem
+from torch_fl_conformance.row import Row
+
+from . import defects
+from .defects import Values, with_defect
+from .fake_device import FakeDevice, IdealDevice, StretchedDevice, judge_operator
+
+SEEDS = (1, 2, 3)
+F32 = ("f32",)
+
+_DEFECTS: list[tuple[str, str, tuple[str, ...], Callable[[], FakeDevice], dict[str, Any]]] = [
+    ("n01 truncating add", "add.Tensor", F32, with_defect(defects.truncated_sum), {}),
+    ("n02 undeclared flush", "mul.Tensor", F32, with_defect(defects.flushed), {}),
+    ("n03 exp 8 ulp", "exp", F32, with_defect(lambda p, x, y: y.astype(np.float64) * (1 + 8 * 2.0**-23)), {}),
+    ("n04 exp error grows", "exp", F32, with_defect(lambda p, x, y: y * (1 + x["self"] * 2.0**-21)), {}),
+    ("n06 sin of large", "sin", F32, with_defect(defects.narrow_reduction), {}),
+    ("n08 gelu form", "gelu", F32, with_defect(defects.tanh_form), {}),
+    ("n11 maximum drops NaN", "maximum", F32, with_defect(lambda p, x, y: np.fmax(x["self"], x["other"])), {}),
+    ("n13 half away", "round", F32, with_defect(defects.rounds_away), {}),
+    ("n14 bf16 truncates", "_to_copy", ("f32", "bf16"), with_defect(defects.upper_half), {}),
+    ("n15 alpha via double", "add.Tensor", ("i64",), with_defect(defects.alpha_through_double), {}),
+    ("n16 scalar swapped", "sub.Tensor", F32, with_defect(defects.scalar_swapped), {}),
+    ("n17 mode ignored", "div.Tensor_mode", F32, with_defect(defects.mode_ignored), {}),
+    ("i01 i32 via f32", "add.Tensor", ("i32",), with_defect(lambda p, x, y: y.astype(np.float32)), {}),
+    ("i03 floor truncates", "div.Tensor_mode", ("i32",), with_defect(defects.truncating_division), {}),
+    ("i06 u8 sum wraps", "sum.dim_IntList", ("u8", "i64"), with_defect(lambda p, x, y: y.astype(np.uint8)), {}),
+    ("i07 bool 0xff", "eq.Tensor", F32, defects.ByteBools, {}),
+    ("r01 half sum", "sum.dim_IntList", ("f16", "f16"), with_defect(defects.sum_in_half), {}),
+    ("r02 tail of 4", "sum.dim_IntList", ("f32", "f32"), with_defect(defects.dropped_tail(4)), {}),
+    ("r03 tail of 32", "sum.dim_IntList", ("f32", "f32"), with_defect(defects.dropped_tail(32)), {}),
+    ("r04 garbage past 256", "amax", F32, with_defect(defects.garbage_past(256)), {}),
+    ("r04 garbage past 4096", "sum.dim_IntList", ("i32", "i64"), with_defect(defects.garbage_past(4096)), {}),
+    ("r07 one-pass variance", "var.correction", F32, with_defect(defects.one_pass), {}),
+    ("r13 no shift", "_softmax", F32, with_defect(defects.unshifted), {}),
+    ("r14 wrong dim when square", "_softmax", F32, with_defect(defects.wrong_dim), {}),
+    ("r15 short log2(e)", "_softmax", F32, with_defect(defects.short_e), {}),
+    ("m01 tf32", "mm", F32, with_defect(defects.tf32), {}),
+    ("m02 f16 accumulator", "mm", ("f16",), with_defect(defects.half_accumulator), {}),
+    ("m03 k tail", "mm", F32, with_defect(defects.dropped_k), {}),
+    ("m05 transposed when square", "bmm", F32, with_defect(defects.transposed_when_square), {}),
+    ("m06 bias twice", "convolution", F32, with_defect(defects.bias_twice), {}),
+    ("m07 k = 0", "mm", F32, with_defect(defects.garbage_without_k), {}),
+    ("l01 contiguous", "neg", F32, defects.AssumesContiguous, {}),
+    ("l01 contiguous reduction", "amax", F32, defects.AssumesContiguous, {}),
+    ("l02 offset", "neg", F32, defects.IgnoresOffset, {}),
+    ("l05 holes", "neg", F32, defects.WritesHoles, {}),
+    ("m5 beyond the end", "abs", ("i8",), defects.WritesBeyond, {}),
+    ("k6 input changed", "abs", F32, defects.ChangesInput, {}),
+    ("l11 duplicates", "scatter_add", F32, defects.LosesDuplicates, {}),
+    ("w01 zeroed output", "sum.dim_IntList", ("f32", "f32"), defects.AddsToOutput, {}),
+    ("w05 cached by address", "add.Tensor", F32, defects.CachesByAddress, {}),
+    ("cached scalar", "mul.Tensor", F32, defects.CachesScalar, {}),
+    ("d01 seed ignored", "uniform", F32, defects.SeedIgnored, {"philox_exact": True}),
+    ("d02 offset ignored", "uniform", F32, defects.OffsetIgnored, {"philox_exact": True}),
+    ("d07 not deterministic", "exp", F32, defects.NotQuiteDeterministic, {"deterministic": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("name", "op", "dtypes", "device", "claims"), _DEFECTS, ids=[d[0] for d in _DEFECTS])
+def test_defect_is_caught(
+    name: str, op: str, dtypes: tuple[str, ...], device: Callable[[], FakeDevice], claims: dict[str, Any], seed: int
+) -> None:
+    """The row fails with a case, an index or a byte, and the rules that may be broken."""
+    with pytest.raises(RuleViolated) as caught:
+        judge_operator(device(), op, dtypes, seed=seed + defects.checksum(name), **claims)
+    assert caught.value.case["op"].endswith(op)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("op", ["exp", "mm", "sum.dim_IntList", "_softmax", "native_layer_norm", "gelu"])
+def test_just_beyond_the_budget_is_caught(op: str, seed: int) -> None:
+    """Everything off by 2.5 T fails: T also holds half a spacing for the rounding that follows."""
+    dtypes = ("f32", "f32") if op in ("sum.dim_IntList", "native_layer_norm") else F32
+    with pytest.raises(RuleViolated):
+        judge_operator(StretchedDevice(2.5), op, dtypes, seed=seed)
+
+
+def test_failing_case_is_small_and_complete() -> None:
+    """The message names operator, variant, dtype, index, expected, got and budget; shapes have been shrunk."""
+    with pytest.raises(RuleViolated) as caught:
+        judge_operator(with_defect(lambda p, x, y: y + 1)(), "mm", F32)
+    facts = caught.value.case
+    assert {"op", "variant", "dtypes", "shapes", "strides", "offsets", "index", "expected", "got", "budget"} <= set(
+        facts
+    )
+    assert np.prod(facts["shapes"]["out"]) <= 4
+
+
+def test_narrow_accumulator_is_no_accurate_tier() -> None:
+    """A half row that declares a half accumulator must say FAST."""
+    with pytest.raises(RuleViolated, match="accumulator"):
+        judge_operator(IdealDevice(), "mm", ("f16",), accumulator="f16")
+    judge_operator(IdealDevice(), "mm", ("f16",), accumulator="f16", tier="FAST")
+
+
+class _Harness(IdealDevice):
+    def compute(self, command: Any, operands: dict[str, Array]) -> dict[str, Array]:
+        raise ZeroDivisionError("the harness's own fault")
+
+
+def test_faults_of_the_harness_are_not_the_plugins() -> None:
+    """Another exception than RuleViolated passes through hypothesis unchanged."""
+    with pytest.raises(ZeroDivisionError):
+        judge_operator(_Harness(), "neg", F32)
+
+
+def test_a_row_without_its_labels_has_no_power() -> None:
+    """A label that no case met turns a silent pass into no-power."""
+    row = Row("x", "kernel.pointwise", "operator")
+    row.case()
+    row.require("tail", "square")
+    row.label("tail")
+    assert row.verdict_of_return()[0] == "no-power"
+
+
+# -- honest devices ----------------------------------------------------------------------------------------------
+
+
+def _sequential(p: Problem, x: Values, y: Array) -> Array:
+    rows = defects._rows(p, x["self"].astype(np.float32))
+    return np.add.accumulate(rows, axis=-1, dtype=np.float32)[..., -1].reshape(y.shape) if rows.size else y
+
+
+def _pairwise(p: Problem, x: Values, y: Array) -> Array:
+    return np.sum(defects._rows(p, x["self"].astype(np.float32)), axis=-1, dtype=np.float32).reshape(y.shape)
+
+
+def _single_matmul(p: Problem, x: Values, y: Array) -> Array:
+    return np.matmul(x["self"].astype(np.float32), x["mat2"].astype(np.float32))
+
+
+def _two_pass(p: Problem, x: Values, y: Array) -> Array:
+    rows = defects._rows(p, x["self"].astype(np.float32))
+    n = rows.shape[-1]
+    mean = (np.add.reduce(rows, axis=-1, dtype=np.float32) / np.float32(n))[..., None]
+    total = np.add.reduce((rows - mean) ** 2, axis=-1, dtype=np.float32)
+    return (total / np.float32(max(n - p.structure.params["correction"], 0))).reshape(y.shape)
+
+
+def _single_softmax(p: Problem, x: Values, y: Array) -> Array:
+    w = x["self"].astype(np.float32)
+    if not w.size:
+        return y
+    powers = np.exp(w - np.max(w, axis=p.structure.params["dim"], keepdims=True))
+    return powers / np.sum(powers, axis=p.structure.params["dim"], keepdims=True)
+
+
+def _unfused_add(p: Problem, x: Values, y: Array) -> Array:
+    other = x["other"] if "other" in x else np.float32(p.structure.params["other"])
+    return x["self"] + np.float32(p.structure.params["alpha"]) * other
+
+
+_HONEST: list[tuple[str, str, tuple[str, ...], Callable[[Problem, Values, Array], Array]]] = [
+    ("sequential sum", "sum.dim_IntList", ("f32", "f32"), _sequential),
+    ("sequential half sum in f32", "sum.dim_IntList", ("bf16", "bf16"), _sequential),
+    ("pairwise sum", "sum.dim_IntList", ("f32", "f32"), _pairwise),
+    ("random order", "sum.dim_IntList", ("f32", "f32"), defects.reordered),
+    ("float32 matmul", "mm", F32, _single_matmul),
+    ("float32 matmul of halves", "mm", ("f16",), _single_matmul),
+    ("two-pass variance", "var.correction", F32, _two_pass),
+    ("float32 softmax", "_softmax", F32, _single_softmax),
+    ("float32 exp", "exp", F32, lambda p, x, y: np.exp(x["self"].astype(np.float32))),
+    ("float32 exp of halves", "exp", ("bf16",), lambda p, x, y: np.exp(x["self"].astype(np.float32))),
+    ("float32 tanh", "tanh", F32, lambda p, x, y: np.tanh(x["self"].astype(np.float32))),
+    ("float32 pow", "pow.Tensor_Tensor", F32, lambda p, x, y: np.power(x["self"], x["exponent"]) if "exponent" in x else y),
+    ("unfused add", "add.Tensor", F32, _unfused_add),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("name", "op", "dtypes", "change"), _HONEST, ids=[h[0] for h in _HONEST])
+def test_honest_device_passes(
+    name: str, op: str, dtypes: tuple[str, ...], change: Callable[[Problem, Values, Array], Array], seed: int
+) -> None:
+    """Other orders, other algorithms, float32 throughout: no false alarm."""
+    row = judge_operator(with_defect(change)(), op, dtypes, seed=seed)
+    assert not row.missing_labels()
+
+
+def test_effort_full_looks_longer() -> None:
+    """At least 40 cases a row at full effort."""
+    assert Effort("full").is_full
+    assert judge_operator(IdealDevice(), "neg", F32, effort="full").cases >= 40
