@@ -16,7 +16,7 @@ MOST_BYTES = 64 << 20
 _INPUT_KEYS = ("image", "mem", "memory")
 _INPUTS_BY_BLOCK = "images"
 _OPEN_DEVICES = {"do": "describe"}
-_MAKES = ("host_alloc", "gate")
+_MAKES = ("host_alloc", "host_adopt", "gate")
 _USES = ("host_write", "host_read", "host_free", "host_protect", "gate_open", "gate_state", "gate_wait")
 _ALWAYS_THERE = re.compile(r"d\d+|kernel/.*")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi
 from .session_args import CommandError
-from .session_memory import HostBuffer
+from .session_memory import AdoptedBuffer, HostBuffer
 
 if TYPE_CHECKING:
     from .session import Session
@@ -29,6 +29,15 @@ def _alloc(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
         session.buffers[name].release()
     session.buffers[name] = HostBuffer(command["bytes"], command.get("fill", 0), command.get("guard", False))
     return {"address": session.address_of(name, 0)}
+
+
+def _adopt(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
+    """{"name", "ref": saved pointer, "bytes"} -> {}: name the plugin's memory; host_free only forgets the name."""
+    name = command["name"]
+    if name in session.buffers:
+        session.buffers[name].release()
+    session.buffers[name] = AdoptedBuffer(session.resolve(command["ref"]), command["bytes"])
+    return {}
 
 
 def _write(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,6 +78,7 @@ def _protect(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
 
 COMMANDS = {
     "host_alloc": _alloc,
+    "host_adopt": _adopt,
     "host_write": _write,
     "host_read": _read,
     "host_free": _free,

@@ -118,3 +118,16 @@ class HostBuffer:
         if self._mapped:
             libc.munmap(self._memory, self._mapped)
             self._mapped = 0
+
+
+class AdoptedBuffer(HostBuffer):
+    """Memory that a plugin has handed out, under a host buffer's name; it stays the plugin's."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.size = size
+        self._body = self._mapped = 0  # nothing to unmap
+        self._memory = self.pointer = ffi.cast("char*", address)
+
+    def protect(self, mode: str) -> None:
+        """Refused: the pages around may hold anything."""
+        raise OSError(f"adopted memory cannot be protected ({mode})")
