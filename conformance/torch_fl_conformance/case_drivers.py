@@ -1,4 +1,4 @@
-"""Drivers that run every kernel case in a harder or easier way than asked: gated, or with a clean workspace.
+"""Drivers that run every kernel case in another way than asked: gated, on a thread, with a clean workspace.
 
 Each stands for the worker's driver where a case is examined (`case_judge.examine`), and changes one thing about its
 `kernel_case` commands.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch_fl_conformance.failures import DriverError, RuleViolated
 from torch_fl_conformance.kernel_case import CaseDriver
 
 GATE_SECONDS = 5.0  # until the gate opens by itself, so that a run which waits for it is a failure and no hang
@@ -49,6 +50,25 @@ class GatedDriver(_Wrapped):
         answer = self.driver.execute({**command, "gate": True, "gate_seconds": GATE_SECONDS}, timeout)
         steps = [answer, *answer.get("again", [])]
         self.waited += sum(not step.get("returned_while_closed", True) for step in steps)
+        return answer
+
+
+class ThreadDriver(_Wrapped):
+    """Each case runs on a driver thread of its own name, and so in a stream of its own."""
+
+    def __init__(self, driver: CaseDriver, thread: str) -> None:
+        super().__init__(driver)
+        self.thread = thread
+
+    def execute(self, command: Any, timeout: float | None = None) -> Any:
+        """The command's answer, from the thread; a case that does not end in 20 s is a failure of its row."""
+        self.driver.execute({**command, "thread": self.thread}, timeout)
+        joined = self.driver.execute({"do": "join", "thread": self.thread, "timeout": 20.0}, 20.0)
+        if joined["pending"]:
+            raise RuleViolated(f"a kernel case on the thread {self.thread} does not end")
+        (answer,) = joined["done"]
+        if "error" in answer:
+            raise DriverError(answer["error"])
         return answer
 
 
