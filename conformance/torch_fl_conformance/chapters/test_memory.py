@@ -321,7 +321,8 @@ def _check_info(row: Row, abi: Abi, device: str) -> int:
     declared = abi.device_info(device)["total_bytes"]
     row.check(0 < total <= declared, "mem_info's total is not within total_bytes", total=total, declared=declared)
     block = abi.alloc(device, free // 4)
-    during, _ = abi.mem_info(device)
+    during, total_during = abi.mem_info(device)
+    row.check(total_during == total, "mem_info's total has changed", before=total, after=total_during)
     row.check(
         during <= free - free // 8,
         "mem_info's free does not react to an allocation of a quarter of it",

@@ -208,6 +208,7 @@ def test_waits_bind_to_the_generation_at_the_call(row: Row, abi: Abi, rng: np.ra
     for waiter_device in ("d0", "d1")[: len(abi.devices)]:
         _later_record_changes_nothing(row, abi, waiter_device)
         _later_record_is_not_awaited_early(row, abi, waiter_device)
+        _later_record_changes_nothing_for_a_busy_waiter(row, abi, waiter_device)
         _fan_out(row, abi, waiter_device)
 
 
@@ -230,6 +231,27 @@ def _later_record_changes_nothing(row: Row, abi: Abi, waiter_device: str) -> Non
         waiter=waiter_device,
     )
     still_pending(abi, row, lambda: abi.query(event) == header.FL_OK, "an event re-recorded behind a stall is complete")
+    later.open()
+    abi.sync(waiter)
+
+
+def _later_record_changes_nothing_for_a_busy_waiter(row: Row, abi: Abi, waiter_device: str) -> None:
+    """A wait binds when it is submitted, not when its stream gets to it: the event is recorded again in between."""
+    row.case(what="re-record before the waiting stream gets to its wait", waiter=waiter_device)
+    first, second, waiter, event = abi.stream(), abi.stream(), abi.stream(waiter_device), abi.event()
+    abi.record(event, first)
+    abi.sync(first)
+    busy, later = abi.gate(waiter), abi.gate(second)
+    set_flag, is_set = _flag(abi)
+    abi.wait(waiter, event)
+    set_flag(waiter)
+    abi.record(event, second)
+    busy.open()
+    row.check(
+        eventually(is_set),
+        "a wait was bound when its stream got to it: a record made after the call blocks it",
+        waiter=waiter_device,
+    )
     later.open()
     abi.sync(waiter)
 
