@@ -53,7 +53,8 @@ def show_entries(entries: list[Entry], now: datetime) -> None:
             entry.expires[:10],
             entry.plugin,
         )
-    console = Console(highlight=False)
+    # A digest that is cut off can't be looked for: rather let a narrow terminal break the line.
+    console = Console(highlight=False, width=max(Console().width, 160))
     console.print(table if entries else "no entries")
 
 

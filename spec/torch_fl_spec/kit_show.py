@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,13 +20,14 @@ def show(vendor: str) -> None:
     """Print; exit code 2 with one line where there is nothing to show."""
     try:
         kit = resolve(vendor)
-        described = describe(kit.ensure_built(), kit.option_string)
+        library = kit.ensure_built()
+        described = describe(library, kit.option_string)
     except KitError as error:
         _end(str(error))
     except PluginRefused as refusal:
         _end("\n".join(f"{vendor}: {reason}" for reason in refusal.reasons))
     console = Console(highlight=False)
-    console.print(_head(kit, described))
+    console.print(_head(kit, library, described))
     console.print(_devices(described["devices"]))
     console.print(_kernels(described["kernels"]))
 
@@ -35,12 +37,12 @@ def _end(text: str) -> Any:
     sys.exit(2)
 
 
-def _head(kit: Kit, described: dict[str, Any]) -> Table:
+def _head(kit: Kit, library: Path, described: dict[str, Any]) -> Table:
     table = Table(show_header=False, box=None)
     extensions = ", ".join(f"{name} r{revision}" for name, revision in described["extensions"].items())
     for key, value in (
         ("plugin", f"{described['name']} {described['version']}"),
-        ("library", str(kit.library)),
+        ("library", str(library)),
         ("header", described["header_id"]),
         ("kernel table", described["table_hash"]),
         ("extensions", extensions or "none"),
