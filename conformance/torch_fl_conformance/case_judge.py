@@ -139,16 +139,25 @@ def examine(driver: CaseDriver, problem: Problem, *, device: str = "d0", other_d
 
 
 def run_alone(driver: CaseDriver, problem: Problem, device: str = "d0") -> tuple[dict[str, Array], dict[str, Any]]:
-    """Run a problem and check all but its numbers; returns the outputs' words and the plan."""
+    """Run a problem and check all but its numbers; returns the last run's output words and the plan."""
+    words, plan = run_twice(driver, problem, device)
+    return words[-1], plan
+
+
+def run_twice(
+    driver: CaseDriver, problem: Problem, device: str = "d0"
+) -> tuple[list[dict[str, Array]], dict[str, Any]]:
+    """As run_alone, with the words of each of its two runs on equal inputs."""
     laid = _lay_out(problem, other_data=False)
     result = run_case(driver, _kernel_case(laid, device))
     _check_statuses(problem, result)
-    words = {}
+    words = []
     for number, step in enumerate(result.steps):
         _check_surroundings(laid, number, step)
-        for out in problem.structure.outs:
-            place = laid.blocks.places[out.name]
-            words[out.name] = read(step.blocks, place, out.dtype, out.shape, laid.layout(out))
+        places = {out: laid.blocks.places[out.name] for out in problem.structure.outs}
+        words.append(
+            {o.name: read(step.blocks, place, o.dtype, o.shape, laid.layout(o)) for o, place in places.items()}
+        )
     return words, result.plan
 
 

@@ -43,6 +43,10 @@ def test_plan_is_pure(
         call = calls[int(place)]
         row.case(kernel=call.kernel.name, what="plan again after plans of all kernels, in another order")
         _same_answer(row, call, first[int(place)], answer(call.plan()), "after plans of other kernels")
+    for place, call in enumerate(calls):
+        row.case(kernel=call.kernel.name, what="plan again after a plan of a larger call")
+        _larger(abi, call, rng).plan()
+        _same_answer(row, call, first[place], answer(call.plan()), "after a larger call")
     row.label("repeated")
     _from_threads(row, abi, calls, first, effort.pick(1, 5))
     if gates_work(abi):
@@ -58,6 +62,14 @@ def test_plan_is_pure(
     row.require("run")
     for kernel in per_class(kernels, rng, effort.pick(4, len(kernels))):
         _run_takes_what_plan_admits(row, abi, kernel, rng)
+
+
+def _larger(abi: Abi, call: RawCall, rng: np.random.Generator) -> RawCall:
+    """A call of the same kernel and row with more elements."""
+    shapes = drawer(call.kernel.operator).shapes(call.kernel.operator, call.problem.claim)
+    wanted = ("long_k", "past_1024", "past_power", "square")
+    shape = next((word for word in wanted if word in shapes), shapes[0])
+    return RawCall(abi, call.kernel, drawn(call.kernel, call.problem.claim.dtypes, rng, shape=shape))
 
 
 def _same_answer(row: Row, call: RawCall, expected: Any, got: Any, when: str) -> None:
