@@ -348,6 +348,20 @@ def _fifth_stream(row: Row, abi: Abi) -> None:
         gate.open()
         results, pending = abi.join("syncer", 20.0)
         row.check(not pending and results[-1].ok, "device_sync did not return after all streams went on")
+    row.case(gated_stream="destroyed")
+    stream = abi.stream()
+    gate = abi.gate(stream)
+    abi.destroy(stream)
+    abi.queue("syncer", "device.sync", "d0", 20_000_000_000)
+    still_pending(
+        abi,
+        row,
+        lambda: not abi.join("syncer", 0.0)[1],
+        "device_sync returned though a stream that was destroyed has pending work",
+    )
+    gate.open()
+    results, pending = abi.join("syncer", 20.0)
+    row.check(not pending and results[-1].ok, "device_sync did not return after a destroyed stream's work was done")
 
 
 def _timeouts(row: Row, abi: Abi) -> None:
@@ -419,6 +433,12 @@ def test_nothing_else_orders(row: Row, abi: Abi) -> None:
     row.check(not gate.state()["done"], "the gate opened by itself")
     gate.open()
     abi.sync(stream)
+    _was_stalled(row, gate)
+
+
+def _was_stalled(row: Row, gate: Gate) -> None:
+    """Calls that return behind a stall say nothing where nothing was ever stalled."""
+    row.check(eventually(lambda: gate.state()["done"]), "the host task that was to stall a stream has never run")
 
 
 def _calls_that_must_not_wait(row: Row, abi: Abi, gate: Gate | None) -> None:
@@ -508,6 +528,7 @@ def _submits_return(row: Row, abi: Abi, kind: str) -> None:
         row.check(result.ok, f"{result} behind a stalled stream, expected OK")
     row.label("gated", "256 outstanding")
     abi.sync(stream)
+    _was_stalled(row, gate)
     abi.destroy(stream)
 
 
@@ -557,9 +578,14 @@ def test_a_stalled_stream_stops_no_other(row: Row, abi: Abi) -> None:
             if not result.ok:
                 gate.open()
             row.check(result.ok, f"work of one stream does not complete while another is stalled: {result}")
+            got = abi.download(other, target)
+            row.check(
+                got == b"\x3d" * SIZE, "work that completed while another stream is stalled is wrong", got=got[:4]
+            )
         row.check(not gate.state()["done"], "the gate opened by itself")
         gate.open()
         abi.sync(stalled)
+        _was_stalled(row, gate)
     row.require("gated")
 
 

@@ -49,6 +49,8 @@ def test_no_behaviour_depends_on_a_version(row: Row, fresh_driver: FreshDriver) 
     for minor in (0, 1, 9999):
         row.case(host_minor=minor)
         transcripts[minor] = _transcript(Abi(fresh_driver(host_minor=minor, grease=False)))
+        contents = transcripts[minor]["contents"]
+        row.check(contents == "9d" * 256, "a block that was filled holds something else", got=contents[:16])
     for minor, transcript in transcripts.items():
         for what, value in transcript.items():
             row.check(
@@ -82,6 +84,7 @@ def test_every_mandatory_function_works(row: Row, abi: Abi, fresh_driver: FreshD
         due = header.FL_UNIMPLEMENTED if sample.fn == "root.get_extension" else header.FL_OK
         row.check(result.status == due, f"{result} for valid arguments, expected {header.status_name(due)}")
         called.add(sample.fn)
+    _check_effects(row, abi)
     driver = fresh_driver()
     driver.describe()
     for index in range(len(abi.devices)):
@@ -98,6 +101,17 @@ def test_every_mandatory_function_works(row: Row, abi: Abi, fresh_driver: FreshD
     row.check(result.ok, f"{result}, expected OK")
     functions = {name for name in called if not name.startswith("kernel.") or name == "kernel.kernels"}
     row.check(len(functions) == 26, "not every function was called", called=sorted(functions))
+
+
+def _check_effects(row: Row, abi: Abi) -> None:
+    """A status alone costs nothing: what was filled is copied back, and a host task runs."""
+    row.case(call="memory.fill, memory.copy, stream.host_task")
+    stream, block, counter = abi.stream(), abi.alloc("d0", 256), abi.driver.name("c")
+    abi.fill(stream, block, 0x5E)
+    abi.count_task(stream, counter)
+    row.check(abi.download(stream, block) == b"\x5e" * 256, "a block that was filled holds something else")
+    abi.sync(stream)
+    row.check(abi.count(counter)["calls"] == 1, "a host task has not run when its stream is synchronised")
 
 
 @rule("FL-VERSION-006")
