@@ -2,9 +2,9 @@
 
 It obeys commands of `torch_fl_spec.session.Session` that come through a pipe and answers through another;
 stdout and stderr belong to whatever the plugin prints. Bulk bytes live in one shared memory object.
-Messages: {"do": "prepare"}, answered once everything but the plugin is loaded; {"do": "load", ...arguments of
-Session}, answered by {"ok": {}} or {"refused": [reasons]}; then commands, answered by {"ok": result}, or by
-{"error": traceback} when Python's side failed.
+Messages are {"token", "command"}: {"do": "prepare"}, answered once everything but the plugin is loaded; {"do":
+"load", ...arguments of Session}, answered by {"ok": {}} or {"refused": [reasons]}; then commands, answered by {"ok":
+result}, or by {"error": traceback} when Python's side failed. Each answer repeats its command's token.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ def main(commands: int, answers: int, memory: int) -> None:
     try:
         session = _load(commands, answers, buffer)
         while True:
-            wire.send(answers, answer(session, wire.receive(commands)))
+            message = wire.receive(commands)
+            wire.send(answers, {"token": message["token"], **answer(session, message["command"])})
     except wire.Closed:
         return
+    except OSError:
+        os._exit(wire.DESCRIPTORS_GONE)
 
 
 def _load(commands: int, answers: int, buffer: mmap.mmap) -> Any:
@@ -51,19 +54,19 @@ def _load(commands: int, answers: int, buffer: mmap.mmap) -> Any:
 
     helper.load()
     refuse_oracles()
-    wire.receive(commands)
-    wire.send(answers, {"ok": {}})
-    request = wire.receive(commands)
+    wire.send(answers, {"token": wire.receive(commands)["token"], "ok": {}})
+    message = wire.receive(commands)
+    token, request = message["token"], message["command"]
     try:
         session = Session(**{key: value for key, value in request.items() if key != "do"})
         session.attach_memory(buffer)
     except PluginRefused as refusal:
-        wire.send(answers, {"refused": list(refusal.reasons)})
+        wire.send(answers, {"token": token, "refused": list(refusal.reasons)})
         raise wire.Closed from None
     except Exception:
-        wire.send(answers, {"error": traceback.format_exc()})
+        wire.send(answers, {"token": token, "error": traceback.format_exc()})
         raise wire.Closed from None
-    wire.send(answers, {"ok": {}})
+    wire.send(answers, {"token": token, "ok": {}})
     return session
 
 

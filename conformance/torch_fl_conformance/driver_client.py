@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -14,13 +17,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from torch_fl_spec.loader import PluginRefused
+from torch_fl_spec.printable import printable
 
 from torch_fl_conformance import wire
-from torch_fl_conformance.failures import DriverCrashed, DriverError, DriverHung
+from torch_fl_conformance.failures import DriverCrashed, DriverDisturbed, DriverError, DriverHung
 from torch_fl_conformance.shared_memory import SharedMemory
 from torch_fl_conformance.transcript import Transcript
 
 MEMORY_BYTES = 1 << 30  # address space only: pages are committed when touched
+MOST_PRINTED = 1 << 24  # bytes kept of what a plugin prints; only the last of them are ever shown
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "TORCH_FL_CACHE")
 
@@ -157,12 +162,9 @@ class Driver:
         if process is None:
             return
         self._close_pipes()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._forget()
+        self._kill()
 
     def restart(self) -> None:
         """A fresh process; all handles are gone."""
@@ -182,9 +184,11 @@ class Driver:
     def _spawn(self) -> None:
         command_read, self._commands = os.pipe()
         self._answers, answer_write = os.pipe()
+        os.set_blocking(self._commands, False)
         self.memory.renew()
         inherited = (command_read, answer_write, self.memory.fd)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in _forget)
+        fcntl.fcntl(self._stderr, fcntl.F_SETFL, os.O_APPEND)  # so that it can be cut while the process writes
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-"],
             stdin=subprocess.PIPE,
@@ -205,17 +209,29 @@ class Driver:
     def _exchange(self, command: Mapping[str, Any], seconds: float) -> Any:
         process = self._process
         assert process is not None
+        token = secrets.token_hex(8)
+
+        def alive() -> bool:
+            self._limit_printed()
+            return process.poll() is None
+
         try:
-            wire.send(self._commands, command)
-            reply = wire.receive_within(self._answers, seconds, lambda: process.poll() is None)
+            wire.send_within(self._commands, {"token": token, "command": command}, seconds, alive)
+            reply = wire.receive_within(self._answers, seconds, alive)
+            if not isinstance(reply, dict) or reply.get("token") != token:
+                raise wire.Garbled("an answer to no question")
         except wire.Closed:
             raise self._crashed(command) from None
         except wire.TimedOut:
             raise self._hung(command, seconds) from None
+        except wire.Garbled as garbled:
+            self._kill()
+            raise DriverDisturbed(f"the driver's answer is not its own ({garbled})", command) from None
         except BaseException:
             # Interrupted half-way: the next answer would be this one's.
             self._kill()
             raise
+        self._limit_printed()
         if "ok" in reply:
             return reply["ok"]
         if "refused" in reply:
@@ -232,7 +248,7 @@ class Driver:
             process.kill()
             code = process.wait()
         tail = self.stderr_tail()
-        self._forget()
+        self._kill()
         return DriverCrashed(code, command, tail)
 
     def _hung(self, command: Mapping[str, Any], seconds: float) -> DriverHung:
@@ -246,18 +262,24 @@ class Driver:
         return DriverHung(seconds, command, stacks)
 
     def _kill(self) -> None:
+        """End the process, and with it every process that the plugin has left in its session."""
         if self._process is not None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._forget()
 
+    def _limit_printed(self) -> None:
+        if self._stderr is not None and os.fstat(self._stderr.fileno()).st_size > MOST_PRINTED:
+            os.ftruncate(self._stderr.fileno(), 0)
+
     def stderr_tail(self, size: int = 4096) -> str:
-        """The last bytes that the running process wrote to stdout or stderr."""
+        """The last bytes that the running process wrote to stdout or stderr, control characters escaped."""
         if self._stderr is None:
             return ""
         end = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, end - size))
-        return self._stderr.read().decode(errors="replace")
+        return printable(self._stderr.read().decode(errors="replace"))
 
     def _close_pipes(self) -> None:
         for fd in (self._commands, self._answers):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch_fl_conformance.wire import DESCRIPTORS_GONE
+
 
 class RuleViolated(Exception):
     """The plugin did what a rule forbids: verdict `fail`.
@@ -38,6 +40,19 @@ class DriverCrashed(RuleViolated):
         self.exit_code = exit_code
         self.command = dict(command)
         self.stderr_tail = stderr_tail
+
+
+class DriverDisturbed(RuleViolated):
+    """Something but the driver has written into its answers or its sealed memory: verdict `fail`.
+
+    Only the plugin, and what it has started, lives where that is possible. The process has been killed.
+    """
+
+    def __init__(self, what: str, command: Mapping[str, Any]) -> None:
+        super().__init__(
+            f"{what} in {command_text(command)}: the plugin's process has written to file descriptors or memory that "
+            "are not its own"
+        )
 
 
 class DriverHung(BaseException):
@@ -74,6 +89,8 @@ def exit_text(code: int) -> str:
             return signal.Signals(-code).name
         except ValueError:
             return f"signal {-code}"
+    if code == DESCRIPTORS_GONE:
+        return f"exit code {code}: file descriptors that are not its own were closed"
     return f"exit code {code}"
 
 

@@ -16,7 +16,7 @@ from torch_fl_spec.rows import UNCLAIMED
 
 from torch_fl_conformance.driver_client import Driver, DriverConfig
 from torch_fl_conformance.effort import Effort
-from torch_fl_conformance.failures import DriverCrashed, DriverError, DriverHung, PreflightFailed
+from torch_fl_conformance.failures import DriverError, DriverHung, PreflightFailed, RuleViolated
 from torch_fl_conformance.health import is_healthy
 from torch_fl_conformance.metadata import library_facts, python_folders
 from torch_fl_conformance.settings import RunSettings
@@ -107,8 +107,8 @@ def look(config: DriverConfig, name: str) -> tuple[dict[str, Any], list[dict[str
         return described, libraries, is_healthy(driver)
     except PluginRefused as refusal:
         raise PreflightFailed(f"{name}: {'; '.join(refusal.reasons)}") from None
-    except DriverCrashed as crash:
-        raise PreflightFailed(f"{name}: {crash.message}") from None
+    except RuleViolated as failure:
+        raise PreflightFailed(f"{name}: {failure.message}") from None
     except DriverHung as hang:
         raise PreflightFailed(f"{name}: the plugin gave {hang.message}") from None
     except DriverError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from torch_fl_spec.loader import PluginRefused
 
 from torch_fl_conformance.failures import DriverCrashed, DriverHung, NotClaimed, RuleViolated
+from torch_fl_conformance.kernel_case import SealBroken
 from torch_fl_conformance.row import Row
 
 _MACHINERY = re.compile(r"/(_pytest|pluggy|xdist)/")
@@ -53,6 +54,8 @@ def judge(row: Row, error: BaseException | None) -> Judgement:
         return Judgement("not-claimed", f"{failure}, though the profile requires it")
     if isinstance(failure, Collateral):
         return Judgement("collateral", str(failure))
+    if isinstance(failure, SealBroken):
+        return Judgement("fail", f"{failure}: the plugin's process has written to memory that is not its own", facts)
     if isinstance(failure, PluginRefused):
         return Judgement("fail", f"the plugin did not load: {'; '.join(failure.reasons)}", facts)
     assert isinstance(failure, RuleViolated)
@@ -63,7 +66,7 @@ def judge(row: Row, error: BaseException | None) -> Judgement:
 
 def suite_failure(error: BaseException) -> BaseException | None:
     """`error` itself, or the suite's failure in a group (hypothesis makes one of a flaky case), or None."""
-    if isinstance(error, (RuleViolated, DriverHung, NotClaimed, Collateral, PluginRefused)):
+    if isinstance(error, (RuleViolated, DriverHung, NotClaimed, Collateral, PluginRefused, SealBroken)):
         return error
     for inner in getattr(error, "exceptions", ()):
         found = suite_failure(inner)

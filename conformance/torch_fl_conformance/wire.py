@@ -1,4 +1,8 @@
-"""Length-prefixed JSON messages over a pipe: the one format that judge and driver share."""
+"""Length-prefixed JSON messages over a pipe: the one format that judge and driver share.
+
+A plugin lives beside the driver's end of both pipes and can write into them or close them, by accident (a number
+guessed, a loop over all descriptors) or on purpose; each message therefore carries its question's token.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,18 @@ from collections.abc import Callable
 from typing import Any
 
 _PREFIX = struct.Struct("<Q")  # bytes of the JSON text that follows
+_MOST_BYTES = 1 << 28  # of one message; bulk bytes travel in shared memory
+
+DESCRIPTORS_GONE = 119
+"""Exit code of a driver whose pipes were closed from inside its own process."""
 
 
 class Closed(Exception):
     """The other end is gone."""
+
+
+class Garbled(Exception):
+    """Bytes that are no message of ours: somebody else has written into the pipe."""
 
 
 class TimedOut(Exception):
@@ -22,14 +34,25 @@ class TimedOut(Exception):
 
 
 def send(fd: int, message: Any) -> None:
-    """Write one message; raises Closed when nobody reads."""
+    """Write one message; raises Closed when nobody reads, OSError when `fd` is open no more."""
+    send_within(fd, message, None, lambda: True)
+
+
+def send_within(fd: int, message: Any, seconds: float | None, alive: Callable[[], bool]) -> None:
+    """Write one message within `seconds`: a stopped reader must not stop a writer whose `fd` does not block.
+
+    Raises TimedOut, Closed, or OSError when `fd` is open no more.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
     body = json.dumps(message, separators=(",", ":")).encode()
     view = memoryview(_PREFIX.pack(len(body)) + body)
-    try:
-        while view:
+    while view:
+        try:
             view = view[os.write(fd, view) :]
-    except (BrokenPipeError, OSError) as error:
-        raise Closed from error
+        except BrokenPipeError as error:
+            raise Closed from error
+        except BlockingIOError:
+            _wait(fd, select.POLLOUT, deadline, alive)
 
 
 def receive(fd: int) -> Any:
@@ -41,18 +64,23 @@ def receive_within(fd: int, seconds: float | None, alive: Callable[[], bool]) ->
     """One message within `seconds`.
 
     `alive` is asked every 50 ms without data, since a forked child of a dead process can keep the pipe open.
-    Raises TimedOut or Closed.
+    Raises TimedOut, Closed, Garbled, or OSError when `fd` is open no more.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     (length,) = _PREFIX.unpack(_exactly(fd, _PREFIX.size, deadline, alive))
-    return json.loads(_exactly(fd, length, deadline, alive))
+    if length > _MOST_BYTES:
+        raise Garbled(f"a message of {length} bytes")
+    try:
+        return json.loads(_exactly(fd, length, deadline, alive))
+    except ValueError as error:
+        raise Garbled(str(error)) from None
 
 
 def _exactly(fd: int, count: int, deadline: float | None, alive: Callable[[], bool]) -> bytes:
     parts = bytearray()
     while len(parts) < count:
         if deadline is not None:
-            _wait_readable(fd, deadline, alive)
+            _wait(fd, select.POLLIN, deadline, alive)
         part = os.read(fd, min(count - len(parts), 1 << 20))
         if not part:
             raise Closed
@@ -60,11 +88,11 @@ def _exactly(fd: int, count: int, deadline: float | None, alive: Callable[[], bo
     return bytes(parts)
 
 
-def _wait_readable(fd: int, deadline: float, alive: Callable[[], bool]) -> None:
+def _wait(fd: int, event: int, deadline: float | None, alive: Callable[[], bool]) -> None:
     poller = select.poll()
-    poller.register(fd, select.POLLIN)
+    poller.register(fd, event)
     while not poller.poll(50):
         if not alive() and not poller.poll(0):
             raise Closed
-        if time.monotonic() > deadline:
+        if deadline is not None and time.monotonic() > deadline:
             raise TimedOut

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .abi import status_name
+from .printable import printable
 
 FORMAT = 1
 
@@ -67,7 +68,8 @@ def write_reproducer(
     (folder / "data.bin").write_bytes(data)
     (folder / "repro.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     script = folder / "repro.py"
-    script.write_text(_SCRIPT.format(note=note.replace("\\", "\\\\").replace('"', "'")), encoding="utf-8")
+    quoted = printable(note).replace("\\", "\\\\").replace('"', "'")
+    script.write_text(_SCRIPT.format(note=quoted), encoding="utf-8")
     return script
 
 
@@ -129,7 +131,7 @@ def replay(path: str | Path, library: str | Path | None = None) -> list[dict[str
     memory = bytearray(document["memory_bytes"])
     data = (folder / "data.bin").read_bytes()
     memory[: len(data)] = data
-    print(document["note"], flush=True)
+    print(printable(document["note"]), flush=True)
     session = Session(library or document["library"], document["options"], **document["session"])
     session.attach_memory(memory)
     results = []

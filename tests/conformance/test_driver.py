@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,30 @@ from typing import Any
 import pytest
 from torch_fl_conformance.driver_client import Driver, DriverConfig
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.failures import DriverCrashed, DriverError, DriverHung
+from torch_fl_conformance.failures import DriverCrashed, DriverDisturbed, DriverError, DriverHung
 from torch_fl_conformance.health import is_healthy
 from torch_fl_conformance.kernel_calls import tensor
 from torch_fl_spec.loader import PluginRefused
+
+from .conftest import HERE, compile_plugin
 
 
 @pytest.fixture
 def driver(ill_library: Path) -> Iterator[Driver]:
     made = Driver(DriverConfig(str(ill_library), watchdog=5.0))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def meddler_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake whose kernels meddle with their process."""
+    return compile_plugin(HERE / "plugins" / "meddler.c", tmp_path_factory.mktemp("meddler") / "meddler.so")
+
+
+@pytest.fixture
+def meddler(meddler_library: Path) -> Iterator[Driver]:
+    made = Driver(DriverConfig(str(meddler_library), watchdog=5.0))
     yield made
     made.close()
 
@@ -178,3 +194,66 @@ def test_the_transcript_holds_the_present_case_and_its_bytes(driver: Driver) -> 
     noted = driver.transcript.commands()
     assert [command["do"] for command in noted] == ["describe", "host_alloc", "host_write"]
     assert driver.transcript.blobs[noted[2]["mem"]["blob"]] == b"\x02" * 5000
+
+
+# -- a plugin that meddles with its process ------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["test::noise", "test::answer"])
+def test_what_the_plugin_writes_into_the_pipes_is_no_answer(meddler: Driver, op: str) -> None:
+    with pytest.raises(DriverDisturbed, match="not its own"):
+        run_kernel(meddler, op)
+    assert is_healthy(meddler)
+    assert meddler.starts == 2
+
+
+def test_a_plugin_that_closes_the_pipes_is_told_from_one_that_exits(meddler: Driver) -> None:
+    with pytest.raises(DriverCrashed, match="file descriptors that are not its own were closed"):
+        run_kernel(meddler, "test::close")
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_children_of_the_plugin_end_with_the_driver(meddler: Driver, end: str) -> None:
+    run_kernel(meddler, "test::child")
+    child = int(meddler.stderr_tail().split("child ")[1].split()[0])
+    assert Path(f"/proc/{child}").exists()
+    if end == "crash":
+        with pytest.raises(DriverCrashed):
+            meddler.execute({"do": "exit"})
+    meddler.stop()
+    deadline = time.monotonic() + 10
+    while _lives(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _lives(child)
+
+
+def _lives(pid: int) -> bool:
+    """Whether the process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_a_plugin_prints_is_shown_without_its_control_characters(meddler: Driver) -> None:
+    run_kernel(meddler, "test::print")
+    tail = meddler.stderr_tail()
+    assert "\\x1b[31m\\x00" in tail
+    assert tail.replace("\n", "").isprintable()
+
+
+def test_what_a_plugin_prints_does_not_fill_the_disk(meddler: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_fl_conformance.driver_client.MOST_PRINTED", 3 << 20)
+    for _ in range(8):
+        run_kernel(meddler, "test::print")
+        assert meddler._stderr is not None
+        assert os.fstat(meddler._stderr.fileno()).st_size <= 5 << 20
+
+
+def test_a_stopped_driver_is_a_hang_however_long_the_command(meddler_library: Path) -> None:
+    driver = Driver(DriverConfig(str(meddler_library), watchdog=1.0))
+    driver.describe()
+    os.kill(driver.pid, signal.SIGSTOP)
+    with pytest.raises(DriverHung):
+        driver.execute({"do": "now", "pad": "x" * 1_000_000})
+    driver.close()

@@ -156,6 +156,13 @@ def test_a_reproducer_runs_by_itself(plugin: PluginBuilder, tmp_path: Path) -> N
     assert {path.name for path in script.parent.iterdir()} == {"repro.json", "data.bin", "repro.py"}
 
 
+def test_a_note_of_any_bytes_makes_a_script_that_runs(plugin: PluginBuilder, tmp_path: Path) -> None:
+    note = 'said \0 \x1b[31m "quoted"""" \\ back\\\\ and ended in \\'
+    script = write_reproducer(tmp_path / "repro", plugin("good"), "", [{"do": "describe"}], {}, note)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == note.replace("\0", "\\x00").replace("\x1b", "\\x1b")
+
+
 def test_a_reproducer_takes_another_library(plugin: PluginBuilder, tmp_path: Path) -> None:
     script = _reproducer(plugin, tmp_path / "repro")
     results = replay(script, library=plugin("careless"))
