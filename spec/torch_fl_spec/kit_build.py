@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .kits import Kit
 
 _LAST_LINES = 60  # of a failed command's output
+_LAST_BYTES = 1 << 15
 
 
 class KitError(Exception):
@@ -28,7 +30,7 @@ def ensure_built(kit: Kit) -> Path:
     if not kit.build:
         if not kit.library.exists():
             raise KitError(f"{kit.name}: {kit.library} does not exist and the kit has no build commands")
-        return kit.library
+        return _no_folder(kit)
     if _is_fresh(kit.library, newest_source(kit)):
         return kit.library
     tree = tree_of(kit)
@@ -36,6 +38,13 @@ def ensure_built(kit: Kit) -> Path:
         kit = _in_cache(kit, tree)
         tree = tree_of(kit)
     return _build_locked(kit, tree)
+
+
+def _no_folder(kit: Kit) -> Path:
+    """The library; raises KitError where its name leads to a folder."""
+    if kit.library.is_dir():
+        raise KitError(f"{kit.name}: {kit.library} is a folder, not a library")
+    return kit.library
 
 
 def tree_of(kit: Kit) -> Path:
@@ -72,6 +81,7 @@ def _build_locked(kit: Kit, tree: Path) -> Path:
     locks = abi.cache_dir() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(str(tree).encode()).hexdigest()[:16]
+    _no_folder(kit)
     with FileLock(locks / f"{name}.lock"):
         newest = newest_source(kit)
         if not _is_fresh(kit.library, newest):  # else another process has built it meanwhile
@@ -86,11 +96,12 @@ def _build(kit: Kit, newest: float) -> None:
             _run(kit, command)
     except BaseException:
         # What a broken or interrupted command left must not pass for a library.
-        if kit.library.exists() and kit.library.stat().st_mtime_ns != before:
+        if kit.library.is_file() and kit.library.stat().st_mtime_ns != before:
             kit.library.unlink()
         raise
     if not kit.library.exists():
         raise KitError(f"{kit.name}: the build commands succeeded but made no {kit.library}")
+    _no_folder(kit)
     if kit.library.stat().st_mtime < newest:
         # The build saw no need (a header that it does not use): from now on neither do we.
         os.utime(kit.library, (newest, newest))
@@ -103,21 +114,24 @@ def _run(kit: Kit, command: tuple[str, ...] | str) -> None:
         "FL_PYTHON": sys.executable,
     }
     shown = command if isinstance(command, str) else " ".join(command)
-    try:
-        done = subprocess.run(
-            command,
-            shell=isinstance(command, str),
-            cwd=kit.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-    except OSError as error:
-        raise KitError(f"{kit.name}: cannot run `{shown}`: {error.strerror}") from None
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{kit.name}: {shown}\n")  # a build may take long, and its own words come only if it fails
+    with tempfile.TemporaryFile() as printed:  # no pipe: what a command leaves in the background would keep it open
+        try:
+            done = subprocess.run(
+                command,
+                shell=isinstance(command, str),
+                cwd=kit.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            raise KitError(f"{kit.name}: cannot run `{shown}`: {error.strerror}") from None
+        printed.seek(max(0, printed.tell() - _LAST_BYTES))
+        output = "\n".join(printed.read().decode(errors="replace").splitlines()[-_LAST_LINES:])
     if done.returncode:
-        output = "\n".join(done.stdout.splitlines()[-_LAST_LINES:])
         raise KitError(f"{kit.name}: `{shown}` in {kit.folder} ended with {done.returncode}:\n{output}")
 
 

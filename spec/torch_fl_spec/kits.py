@@ -71,9 +71,13 @@ def resolve(vendor: str | Path) -> Kit:
     if os.sep not in text and text in known:
         return read(_folder_of(known[text]))
     path = Path(text)
-    if path.is_dir():
-        return read(path)
-    if path.is_file():
+    try:
+        if path.is_dir():
+            return read(path)
+        found = path.is_file()
+    except OSError as error:  # a name that no file system takes
+        raise KitError(f"{text[:80]}: {error.strerror}") from None
+    if found:
         name = re.sub(r"[^a-z0-9_]", "_", path.name.split(".")[0].removeprefix("lib").lower())
         return Kit(name=name, folder=path.resolve().parent, library=path.resolve())
     names = ", ".join(sorted(known)) or "none is installed"
@@ -99,6 +103,8 @@ def read(folder: Path) -> Kit:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise KitError(f"{folder} is no vendor kit: it has no {MANIFEST}") from None
+    except OSError as error:
+        raise KitError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise KitError(f"{path}: {error}") from None
     manifest = _Manifest(path, data)
@@ -113,7 +119,7 @@ def read(folder: Path) -> Kit:
         folder=folder,
         library=Path(os.path.normpath(folder / manifest.string("library"))),
         build=manifest.commands("build"),
-        sources=manifest.strings("sources"),
+        sources=manifest.patterns("sources"),
         env=manifest.strings("env"),
         options=manifest.options("options"),
     )
@@ -125,6 +131,9 @@ class _Manifest:
     def __init__(self, path: Path, data: Mapping[str, Any]) -> None:
         self._path = path
         self._data = data
+        for key, value in data.items():
+            if _holds_nul(value):
+                raise self.problem(key, "a NUL character, which neither a path nor a command can hold")
 
     def problem(self, key: str, text: str) -> KitError:
         return KitError(f"{self._path}: {key}: {text}")
@@ -140,6 +149,16 @@ class _Manifest:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.problem(key, "a list of strings is needed")
         return tuple(value)
+
+    def patterns(self, key: str) -> tuple[str, ...]:
+        """Glob patterns below the folder, or beside it with leading ../."""
+        patterns = self.strings(key)
+        for pattern in patterns:
+            try:
+                next(Path().glob(re.sub(r"^(\.\./)+", "", pattern)), None)
+            except (ValueError, NotImplementedError) as error:
+                raise self.problem(key, f"{pattern!r} is no pattern relative to the folder: {error}") from None
+        return patterns
 
     def commands(self, key: str) -> tuple[tuple[str, ...] | str, ...]:
         value = self._data.get(key, [])
@@ -165,3 +184,12 @@ class _Manifest:
             if re.search(r"[;=]", option) or ";" in setting:
                 raise self.problem(f"{key}.{option}", "';' and '=' separate options and cannot be part of one")
         return dict(value)
+
+
+def _holds_nul(value: Any) -> bool:
+    """Whether a NUL hides in a value of TOML; C ends a string there, and the system calls refuse it."""
+    if isinstance(value, dict):
+        return any(_holds_nul(key) or _holds_nul(entry) for key, entry in value.items())
+    if isinstance(value, list):
+        return any(map(_holds_nul, value))
+    return isinstance(value, str) and "\0" in value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +107,27 @@ def test_a_build_without_a_library_is_told(folder: Path) -> None:
         kits.resolve(folder).ensure_built()
 
 
+@pytest.mark.parametrize("ending", ["", "; false"])
+def test_a_folder_in_the_librarys_place_is_told(folder: Path, ending: str) -> None:
+    (folder / "build.sh").write_text(f"mkdir -p build/lib.so{ending}\n")
+    with pytest.raises(KitError, match="is a folder, not a library" if not ending else "ended with 1"):
+        kits.resolve(folder).ensure_built()
+
+
+def test_what_a_build_leaves_in_the_background_delays_nobody(folder: Path) -> None:
+    (folder / "build.sh").write_text("sleep 30 & echo $! > pid; mkdir -p build; touch build/lib.so\n")
+    began = time.monotonic()
+    kits.resolve(folder).ensure_built()
+    os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+    assert time.monotonic() - began < 20
+
+
+def test_a_build_that_asks_gets_no_answer(folder: Path) -> None:
+    (folder / "build.sh").write_text("read answer || exit 4\n")
+    with pytest.raises(KitError, match="ended with 4"):
+        kits.resolve(folder).ensure_built()
+
+
 def test_an_absent_build_tool_is_told(folder: Path) -> None:
     (folder / "vendor.toml").write_text(MANIFEST.replace('"sh"', '"no-such-tool"'))
     with pytest.raises(KitError, match=r"cannot run `no-such-tool build\.sh`"):
@@ -148,6 +170,11 @@ def test_an_unknown_vendor_lists_the_known_ones() -> None:
     assert "reference, reference_inline" in str(caught.value)
 
 
+def test_a_name_that_no_file_system_takes_is_one_line() -> None:
+    with pytest.raises(KitError, match="File name too long"):
+        kits.resolve("a" * 5000)
+
+
 def test_bundled_kits_are_found_by_name() -> None:
     assert kits.resolve("reference").folder == bundled.reference()
     inline = kits.resolve("reference_inline")
@@ -175,6 +202,11 @@ def test_a_broken_entry_point_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
         ('level = "3"', "level = 3", "options.level: a string is needed"),
         ('level = "3"', 'level = "3;x=4"', "options.level: ';' and '=' separate options"),
         ("[options]", "[options", "vendor.toml: Expected"),
+        ('"*.h"', '"/etc/*"', "sources: '/etc/*' is no pattern relative to the folder"),
+        ('"*.h"', '"**x"', "sources: '**x' is no pattern relative to the folder"),
+        ('"*.h"', '""', "sources: '' is no pattern relative to the folder"),
+        ('"build.sh"]]', '"a\\u0000b"]]', "build: a NUL character"),
+        ('level = "3"', 'level = "\\u0000"', "options: a NUL character"),
     ],
 )
 def test_a_wrong_manifest_names_file_key_and_what_is_allowed(folder: Path, old: str, new: str, words: str) -> None:
