@@ -189,7 +189,9 @@ def _gelu(o: Operands) -> Expected:
         factor = 1 + np.tanh(inner)
     else:
         factor = 1 + erf(x / np.sqrt(x.dtype.type(2)))
-    return Expected(0.5 * x * factor, care=~np.isinf(x))
+    # x (1 + erf) may overflow before it is halved; an infinite x gives NaN or its limit
+    held = np.abs(x) <= compute_type(o.dtype).max_finite / 2
+    return Expected(0.5 * x * factor, care=held | np.isnan(x))
 
 
 @oracle("maximum")

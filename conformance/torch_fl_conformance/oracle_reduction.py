@@ -107,7 +107,11 @@ def var(
     # the mean is itself rounded: subtracting the square of the mean distance removes what that adds
     rest = _mean(distance, dims)
     squares = np.sum(distance * distance, axis=dims, keepdims=True) - n * rest * rest
-    return Expected(np.asarray(squares / w.dtype.type(max(n - correction, 0.0))), elements)
+    value = np.asarray(squares / w.dtype.type(max(n - correction, 0.0)))
+    if n > correction:
+        return Expected(value, elements)
+    # a divisor of zero: NaN, or infinity where squares have not vanished
+    return Expected(value, elements, accept=lambda got: ~np.isfinite(got))
 
 
 def cumsum(x: Array, dims: tuple[int, ...], dtype: DType, output: DType, precision: Precision) -> Expected:

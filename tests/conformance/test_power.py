@@ -159,6 +159,10 @@ def _single_softmax(p: Problem, x: Values, y: Array) -> Array:
     return powers / np.sum(powers, axis=p.structure.params["dim"], keepdims=True)
 
 
+def _single_power(p: Problem, x: Values, y: Array) -> Array:
+    return np.power(x["self"], x["exponent"]) if "exponent" in x else y
+
+
 def _unfused_add(p: Problem, x: Values, y: Array) -> Array:
     other = x["other"] if "other" in x else np.float32(p.structure.params["other"])
     return x["self"] + np.float32(p.structure.params["alpha"]) * other
@@ -176,7 +180,7 @@ _HONEST: list[tuple[str, str, tuple[str, ...], Callable[[Problem, Values, Array]
     ("float32 exp", "exp", F32, lambda p, x, y: np.exp(x["self"].astype(np.float32))),
     ("float32 exp of halves", "exp", ("bf16",), lambda p, x, y: np.exp(x["self"].astype(np.float32))),
     ("float32 tanh", "tanh", F32, lambda p, x, y: np.tanh(x["self"].astype(np.float32))),
-    ("float32 pow", "pow.Tensor_Tensor", F32, lambda p, x, y: np.power(x["self"], x["exponent"]) if "exponent" in x else y),
+    ("float32 pow", "pow.Tensor_Tensor", F32, _single_power),
     ("unfused add", "add.Tensor", F32, _unfused_add),
 ]  # fmt: skip
 
