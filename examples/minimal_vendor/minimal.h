@@ -59,6 +59,18 @@ fl_status min_submit(fl_stream stream, fl_work_fn work, const void* payload, uin
 /* The last reference to a stream is gone. */
 void min_stream_release(fl_engine_stream* engine);
 
+/* kernels.c: element 0 of a checked tensor, NULL where it has no elements. */
+fl_status min_tensor_data(fl_stream stream, const fl_tensor* tensor, char** out, fl_error* err);
+/* FL_OK when the kernel has a row for the dtype, else FL_UNIMPLEMENTED. */
+fl_status min_check_row(const fl_kernel* kernel, uint32_t dtype, fl_error* err);
+
+/* pointwise.c: operators, `user` of their kernels. */
+typedef struct min_pointwise min_pointwise;
+extern const min_pointwise min_add, min_mul, min_relu, min_clamp, min_remainder;
+fl_status min_pointwise_plan(const fl_kernel* kernel, fl_device device, const fl_call* call, fl_plan* out,
+                             fl_error* err);
+fl_status min_pointwise_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err);
+
 /* The five tables of the interface. */
 extern const fl_device_api min_device_api;
 extern const fl_memory_api min_memory_api;

@@ -25,15 +25,20 @@ ROOT = Path(__file__).parents[2]
 _LINKED = ("SPEC.md", "ci", "conformance", "docs", "runtime", "spec", "vendor_kits")
 
 
+def lay_out(folder: Path) -> None:
+    """The checkout's rooms in `folder`, the example as a copy of its own."""
+    for name in _LINKED:
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("build"))
+
+
 def prepare(folder: Path) -> None:
-    """Lay out `folder`: the checkout's rooms, the example as a copy of its own, and a report of the reference vendor.
+    """The same and a report of the reference vendor.
 
     The report is written from rows that are assumed to pass, not from a run, which other tests do: documents
     only hand it in.
     """
-    for name in _LINKED:
-        (folder / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("build"))
+    lay_out(folder)
     run = _run_of_the_reference()
     declared = Declarations.model_validate(run["declarations"])
     draw = random.Random(1)
