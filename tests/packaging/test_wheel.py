@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -112,6 +113,13 @@ def test_installed_copy_collects_the_same_rows(installed: dict[str, str], tmp_pa
     here = rows(run(*command, "conformance"))
     assert len(here) > 500
     assert there == here
+
+
+def test_installed_copy_builds_a_vendors_kit(installed: dict[str, str], tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    shutil.copytree(ROOT / "examples" / "minimal_vendor", kit, ignore=shutil.ignore_patterns("build"))
+    shown = run(sys.executable, "-m", "torch_fl_spec.cli", "kit", "show", str(kit), cwd=tmp_path, env=installed)
+    assert "minimal 0.1.0" in shown
 
 
 def test_read_only_installation_builds_in_the_cache(wheel: Path, tmp_path: Path) -> None:
