@@ -238,11 +238,11 @@ def test_claims_are_kept_and_nothing_else(
 
 
 def _ranks(row: Row, abi: Abi, kernel: ClaimedKernel, problem: Problem) -> None:
-    """Pointwise kernels, whose every rank is canonical, at 1 to max_ndim dimensions in each layout, and at one more."""
+    """Pointwise kernels, whose every rank is canonical, at 0 to max_ndim dimensions in each layout, and at one more."""
     if kernel.operator.op_class != "pointwise":
         return
     most = kernel.entry["max_ndim"]
-    for ndim in (1, most - 1, most, most + 1):
+    for ndim in sorted({0, 1, most - 1, most, most + 1}):
         shape = (2,) * ndim
         layouts = {"contiguous": contiguous_strides(shape)}
         if ndim > 1 and {"STRIDED", "PERMUTED"} & set(kernel.entry["layouts"]):

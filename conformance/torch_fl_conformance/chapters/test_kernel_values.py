@@ -31,7 +31,8 @@ def test_tiers_are_kept(
 ) -> None:
     """Declarations that a tier permits, budgets on data that separate tiers, DETERMINISTIC under load."""
     kernels = claimed(declarations)
-    row.require("declaration", "separating data", "subnormal")
+    row.require("declaration", *(["separating data"] if any(one_row(k, rng, among=FLOATS) for k in kernels) else []))
+    row.require(*(["subnormal"] if _subnormal_kernels(kernels, rng, effort) else []))
     for kernel in kernels:
         for dtypes in kernel.rows:
             row.case(kernel=kernel.name, dtypes=",".join(dtypes))
@@ -59,7 +60,7 @@ def _separates(row: Row, abi: Abi, kernel: ClaimedKernel, dtypes: tuple[str, ...
     regimes = [name for name in SEPARATING if name in kernel.operator.regimes_for(dtypes)][:2]
     for regime in regimes:
         problem = drawn(kernel, dtypes, rng, regime=regime, shape=_longest(kernel, dtypes, regime))
-        judge_case(row, abi.driver, kernel, problem, easier=None, labels=("separating data",))
+        judge_case(row, abi.driver, kernel, problem, easier=None, labels=("separating data",), other_data=True)
 
 
 def _longest(kernel: ClaimedKernel, dtypes: tuple[str, ...], regime: str) -> str:
@@ -155,7 +156,6 @@ def test_no_value_leads_outside(
 ) -> None:
     """Indices out of range up to the type's extremes, and integer divisors of zero, among sentinels."""
     kernels = claimed(declarations)
-    row.require("integer division by zero")
     indexing = [kernel for kernel in kernels if _has_word(kernel, kernel.rows[0], "out_of_range")]
     if indexing:
         row.require("index out of range")
@@ -165,14 +165,15 @@ def test_no_value_leads_outside(
                 hard = drawn(kernel, dtypes, rng, argument="out_of_range", placement=placement, shape="tail")
                 easier = replace(hard, recipe=replace(hard.recipe, argument="inner"))
                 judge_case(row, abi.driver, kernel, hard, easier=easier, labels=("index out of range",))
-    for kernel in kernels:
-        rows = [dtypes for dtypes in kernel.rows if _has_word(kernel, dtypes, "zero_divisor")]
-        for dtypes in rows:
-            hard = drawn(kernel, dtypes, rng, argument="zero_divisor", regime="full_range")
-            easier = replace(hard, recipe=replace(hard.recipe, argument="plain"))
-            judge_case(row, abi.driver, kernel, hard, easier=easier, labels=("integer division by zero",))
-            if kernel.has("TAKES_SCALAR"):
-                _divided_by_number(row, abi, kernel, plain(kernel, dtypes))
+    dividing = [(kernel, row) for kernel in kernels for row in kernel.rows if _has_word(kernel, row, "zero_divisor")]
+    if dividing:
+        row.require("integer division by zero")
+    for kernel, dtypes in dividing:
+        hard = drawn(kernel, dtypes, rng, argument="zero_divisor", regime="full_range")
+        easier = replace(hard, recipe=replace(hard.recipe, argument="plain"))
+        judge_case(row, abi.driver, kernel, hard, easier=easier, labels=("integer division by zero",))
+        if kernel.has("TAKES_SCALAR"):
+            _divided_by_number(row, abi, kernel, plain(kernel, dtypes))
 
 
 def _has_word(kernel: ClaimedKernel, dtypes: tuple[str, ...], word: str) -> bool:
