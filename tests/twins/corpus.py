@@ -122,14 +122,14 @@ class Variant(BaseModel):
 
 def load_twins() -> tuple[Twin, ...]:
     """All twins, in the order of their ids; ValueError where one id is given twice."""
-    twins = tuple(Twin(**entry) for entry in _read("twins.yaml", "twins"))
+    twins = tuple(Twin.model_validate(entry) for entry in _read("twins.yaml", "twins"))
     _refuse_doubles([twin.id for twin in twins])
     return tuple(sorted(twins, key=lambda twin: twin.id))
 
 
 def load_variants() -> tuple[Variant, ...]:
     """All honest variants."""
-    variants = tuple(Variant(**entry) for entry in _read("variants.yaml", "variants"))
+    variants = tuple(Variant.model_validate(entry) for entry in _read("variants.yaml", "variants"))
     _refuse_doubles([variant.id for variant in variants])
     return variants
 

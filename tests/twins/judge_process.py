@@ -1,7 +1,7 @@
 """One process that judges one library with many seeds: `python -m tests.twins.judge_process < request.json`.
 
-Request: {"library", "runs": [{"seed", "rows": [patterns]}], "watchdog": seconds, "stop": whether a run ends at its first
-failing row}. Answer: one JSON line for each run, {"seed", "rows": [{"id", "verdict", "violates", "message",
+Request: {"library", "runs": [{"seed", "rows": [patterns]}], "watchdog": seconds, "stop": whether a run ends at its
+first failing row}. Answer: one JSON line for each run, {"seed", "rows": [{"id", "verdict", "violates", "message",
 "seconds"}], "exit", "seconds"}, with "said" where no row ran.
 The process is the suite's own judge, pytest and all; only the report is left out, since nobody reads it.
 """

@@ -145,7 +145,9 @@ def weaknesses(twin: Twin, kill: Kill) -> list[str]:
     reasons = []
     if kill.verdict not in twin.expected:
         reasons.append(f"{kill.verdict} instead of {' or '.join(twin.expected)}")
-    named = kill.violates or ((kill.row,) if (kill.row or "").startswith("FL-") else ())
+    named = kill.violates
+    if not named and kill.row is not None and kill.row.startswith("FL-"):
+        named = (kill.row,)
     if kill.verdict == "fail" and not set(named) & set(twin.rules):
         reasons.append(f"named {', '.join(named) or 'no rule'}")
     return reasons

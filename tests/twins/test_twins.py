@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from .build import build
 from .conftest import PROPERTY
 from .corpus import SAMPLE, Twin, load_twins
 from .runner import fits, judge, try_twin
-from .build import build
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
