@@ -113,8 +113,11 @@ _DEPARTURES = {
     "prod.dim_int": ("f16", "bf16"),  # every product is rounded to half
     "erf": ("f16", "bf16"),  # subnormal arguments give zero
     "gelu": ("bf16",),
-    "bmm": ("bf16",),  # NaN where an infinity is split into two parts
-    "convolution": ("f16",),  # sums in half
+    "mm": ("bf16",),  # NaN where an infinity is split into two parts
+    "bmm": ("bf16",),
+    "addmm": ("bf16",),
+    "convolution": ("f16", "bf16"),  # sums in half; subnormals flushed
+    "div.Tensor_mode": ("bf16", "f16"),  # quotient and remainder are rounded to half on the way
     "sqrt": ("f32", "f64"),  # within one unit, not correctly rounded
     "remainder.Tensor": ("f32", "f64", "bf16"),  # NaN for quotients beyond 2^63
 }
