@@ -10,6 +10,12 @@ import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import struct
+from torch_fl_conformance.copy_extents import (
+    check_large_copies,
+    check_order_at_sizes,
+    check_patterns,
+    check_refused_fills,
+)
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, HostBuffer, Stream
@@ -20,7 +26,6 @@ from torch_fl_conformance.rule import rule
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 FRAME = 96  # bytes of neighbours that are checked on both sides of a copy
-BIG = (64 << 20) + 3
 
 
 def is_async(abi: Abi, device: str = "d0") -> bool:
@@ -29,8 +34,9 @@ def is_async(abi: Abi, device: str = "d0") -> bool:
 
 
 @rule("FL-COPY-001")
-def test_copies_are_stream_ordered(row: Row, abi: Abi, rng: np.random.Generator) -> None:
-    """A copy back sees what earlier work of its stream wrote, and nothing of it happens earlier."""
+def test_copies_are_stream_ordered(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
+    """A copy sees what earlier work of its stream wrote, whatever its direction and size, and none happens earlier."""
+    check_order_at_sizes(row, abi, rng, effort)
     size = 4096
     stream = abi.stream()
     block = abi.alloc("d0", size)
@@ -74,7 +80,7 @@ def test_copies_are_stream_ordered(row: Row, abi: Abi, rng: np.random.Generator)
 @rule("FL-COPY-002")
 def test_host_sources_are_captured(row: Row, abi: Abi, effort: Effort) -> None:
     """Overwriting the source after the call returned changes nothing; a destination is left alone afterwards."""
-    for size in effort.pick((1, 63, 4096, 1 << 20), (1, 7, 63, 64, 4095, 4096, 65_537, 1 << 20, 5 << 20)):
+    for size in effort.pick((1, 63, 4096, 65_537, (3 << 20) + 1), (1, 7, 63, 64, 4095, 4096, 65_537, 1 << 20, 5 << 20)):
         row.case(bytes=size)
         stream = abi.stream()
         block = abi.alloc("d0", size)
@@ -114,28 +120,33 @@ def _differs(abi: Abi, buffer: HostBuffer, expected: bytes) -> Callable[[], bool
 
 
 @rule("FL-COPY-003")
-def test_every_direction_works(row: Row, abi: Abi) -> None:
+def test_every_direction_works(row: Row, abi: Abi, rng: np.random.Generator) -> None:
     """Copies between all pairs of devices on a stream of either; overlap within one block is refused."""
     size = 70_001
-    pattern = bytes(range(251)) * (size // 251 + 1)
+    pattern = bytes(range(251)) * (size // 251 + 3)
     names = [f"d{i}" for i in range(len(abi.devices))]
     streams = {name: abi.stream(name) for name in names}
     for source_device, target_device in itertools.product(names, names):
         for stream_device in sorted({source_device, target_device}):
             row.case(source=source_device, target=target_device, stream=stream_device)
             row.label("across devices" if source_device != target_device else "within a device")
-            source = abi.alloc(source_device, size)
-            target = abi.alloc(target_device, size)
-            abi.upload(streams[source_device], source, pattern[:size])
+            from_offset, to_offset = (int(v) for v in rng.integers(1, 300, 2))
+            source = abi.alloc(source_device, size + 300)
+            target = abi.alloc(target_device, size + 300)
+            abi.upload(streams[source_device], source, pattern[: size + 300])
             abi.fill(streams[target_device], target, 0xEE)
             abi.sync(streams[target_device])
-            abi.copy(streams[stream_device], target, source)
+            abi.copy(streams[stream_device], target, source, size, to_offset, from_offset)
             abi.sync(streams[stream_device])
             got = abi.download(streams[target_device], target)
+            moved = pattern[from_offset : from_offset + size]
+            expected = b"\xee" * to_offset + moved + b"\xee" * (300 - to_offset)
             row.check(
-                got == pattern[:size],
+                got == expected,
                 "a copy between devices gave other bytes",
-                index=first_difference(got, pattern[:size]),
+                index=first_difference(got, expected),
+                target_offset=to_offset,
+                source_offset=from_offset,
             )
             abi.free(source)
             abi.free(target)
@@ -149,12 +160,20 @@ def _refused_copies(row: Row, abi: Abi, stream: Stream) -> None:
     buffer = abi.host_buffer(4096)
     abi.upload(stream, block, bytes(range(256)) * 16)
     before = abi.download(stream, block)
+    end = 2**64 - 64
     wrong: dict[str, dict[str, Any]] = {
         "overlap, forwards": abi.copy_args(block, block, 100, 50, 0),
         "overlap, backwards": abi.copy_args(block, block, 100, 0, 50),
         "overlap by one byte": abi.copy_args(block, block, 100, 99, 0),
         "overlap, identical": abi.copy_args(block, block, 100, 0, 0),
         "no bytes": abi.copy_args(block, buffer, 0),
+        "no bytes, within a device": abi.copy_args(block, abi.alloc("d0", 64), 0),
+        "a target range that leaves its block": abi.copy_args(block, buffer, 100, 4000, 0),
+        "a source range that leaves its block": abi.copy_args(buffer, block, 100, 0, 4000),
+        "a target range behind its block": abi.copy_args(block, buffer, 1, 4096, 0),
+        "a source range behind its block": abi.copy_args(buffer, block, 1, 0, 8192),
+        "a target offset that overflows": abi.copy_args(block, buffer, 128, end, 0),
+        "a source offset that overflows": abi.copy_args(buffer, block, 128, 0, end),
         "unknown space": struct("fl_copy_args", {**abi.copy_args(block, buffer)["fields"], "src_space": 9}),
         "device without handle": struct("fl_copy_args", {**abi.copy_args(block, buffer)["fields"], "dst_device": None}),
         "host to host": abi.copy_args(buffer, buffer, 8, 0, 8),
@@ -163,11 +182,19 @@ def _refused_copies(row: Row, abi: Abi, stream: Stream) -> None:
         row.case(copy=what)
         abi.expect(header.FL_INVALID_ARGUMENT, "memory.copy", stream, args)
         row.label("refusal")
+    if len(abi.devices) > 1:
+        row.case(copy="on a stream of a device that is neither the source's nor the target's")
+        far = abi.stream("d1")
+        for args in (abi.copy_args(block, buffer), abi.copy_args(block, abi.alloc("d0", 4096))):
+            abi.expect(header.FL_INVALID_ARGUMENT, "memory.copy", far, args)
     row.case(copy="ranges of one block that only touch")
+    abi.copy(stream, block, block, 100, 1000, 1100)
     abi.copy(stream, block, block, 100, 100, 0)
     after = abi.download(stream, block)
     row.check(after[:100] == before[:100] and after[100:200] == before[:100], "a copy within one block went wrong")
-    row.check(after[200:] == before[200:], "a refused copy changed its destination")
+    row.check(after[1000:1100] == before[1100:1200], "a copy to the bytes just before its source went wrong")
+    rest = after[200:1000] == before[200:1000] and after[1100:] == before[1100:]
+    row.check(rest, "a refused copy changed its destination")
     row.require("refusal")
 
 
@@ -186,9 +213,10 @@ def test_bytes_are_exact(row: Row, abi: Abi, rng: np.random.Generator, effort: E
     for width in (1, 2, 4, 8):
         for count in effort.pick((1, 3, 17, 257), (1, 2, 3, 5, 7, 8, 9, 15, 17, 63, 65, 257, 4097)):
             _check_fill(row, abi, rng, stream, width, count)
-    _check_big(row, abi, stream)
+        check_patterns(row, abi, stream, width)
+    check_large_copies(row, abi, stream, rng)
+    check_refused_fills(row, abi, stream)
     row.require("odd target offset", "odd source offset", "size % 4 != 0", "big")
-    abi.expect(header.FL_INVALID_ARGUMENT, "memory.fill", stream, abi.alloc("d0", 64), 0, 0, 3, 1)
 
 
 def _offsets(rng: np.random.Generator, effort: Effort) -> list[tuple[int, int]]:
@@ -290,30 +318,6 @@ def _check_fill(row: Row, abi: Abi, rng: np.random.Generator, stream: Stream, wi
         index=first_difference(got, expected.tobytes()),
     )
     abi.free(block)
-
-
-def _check_big(row: Row, abi: Abi, stream: Stream) -> None:
-    """Above 64 MiB the ends and the places where chunks would meet are looked at."""
-    free, _ = abi.mem_info("d0")
-    if free < 4 * BIG:
-        row.label("big")
-        row.note(f"no copy of {BIG} bytes: the device has {free} bytes free")
-        return
-    row.case(bytes=BIG)
-    source = abi.alloc("d0", BIG + FRAME)
-    target = abi.alloc("d0", BIG + FRAME)
-    abi.fill(stream, source, 0x5A)
-    abi.fill(stream, target, 0x00)
-    abi.copy(stream, target, source, BIG)
-    abi.sync(stream)
-    row.label("big")
-    for start in (0, (16 << 20) - 32, (32 << 20) - 32, (48 << 20) - 32, BIG - 64):
-        got = abi.download(stream, target, start, 64)
-        row.check(got == b"\x5a" * 64, "a large copy left bytes out", offset=start, got=got.hex())
-    behind = abi.download(stream, target, BIG, FRAME)
-    row.check(behind == bytes(FRAME), "a large copy wrote behind its range", got=behind.hex())
-    abi.free(source)
-    abi.free(target)
 
 
 def first_difference(got: bytes, expected: bytes) -> int:

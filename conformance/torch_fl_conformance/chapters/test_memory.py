@@ -11,6 +11,7 @@ from torch_fl_conformance.arguments import out, struct
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, CallResult, Stream
+from torch_fl_conformance.large_memory import check_far_offsets, check_large_blocks, check_wrong_frees
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
@@ -30,7 +31,7 @@ def _try_alloc(abi: Abi, device: str, size: int, alignment: int = 0, save: str |
 @rule("FL-MEM-001")
 def test_locations_are_base_and_offset(row: Row, abi: Abi, rng: np.random.Generator) -> None:
     """Fill, copy and kernel act at base + byte_offset, and give at any offset what they give at offset 0."""
-    row.require("fill", "copy", "kernel")
+    row.require("fill", "copy", "kernel", "far offset")
     words = 61
     size = words * WORD
     for device in (f"d{i}" for i in range(len(abi.devices))):
@@ -68,6 +69,7 @@ def test_locations_are_base_and_offset(row: Row, abi: Abi, rng: np.random.Genera
                 _expect(row, abi, stream, target, bytes(expected))
             for block in blocks:
                 abi.free(block)
+        check_far_offsets(row, abi, device, rng)
 
 
 def _expect(row: Row, abi: Abi, stream: Stream, block: Block, expected: bytes) -> None:
@@ -131,6 +133,9 @@ def test_live_ranges_never_overlap(row: Row, abi: Abi, rng: np.random.Generator,
             row.case(step=step, call="free", bytes=block.bytes, base=hex(base))
             _expect(row, abi, stream, block, bytes([value]) * block.bytes)
             abi.free(block)
+    row.require("large block")
+    for index in range(len(abi.devices)):
+        check_large_blocks(row, abi, f"d{index}", rng, effort.pick(24, 80))
     for block, value in ranges.live.values():
         row.case(step="end", bytes=block.bytes, base=hex(block.base))
         _expect(row, abi, stream, block, bytes([value]) * block.bytes)
@@ -154,6 +159,7 @@ def test_bases_are_aligned(row: Row, abi: Abi, rng: np.random.Generator, effort:
                 1,
                 int(rng.integers(1, 64)),
                 *map(int, rng.integers(64, 20_000, effort.pick(6, 60))),
+                int(rng.integers(1 << 20, 1 << 23)),
             ):
                 row.case(device=device, bytes=size, alignment=alignment)
                 row.label("alignment above size" if alignment > size else "size above alignment")
@@ -303,6 +309,8 @@ def test_exhaustion_is_survived(row: Row, abi: Abi, rng: np.random.Generator) ->
                 f"an allocation above the device's total: {result}, expected OUT_OF_MEMORY",
                 bytes=size,
             )
+        check_wrong_frees(row, abi, device)
+        free_before, _ = abi.mem_info(device)
         held = _exhaust(row, abi, device, total)
         row.check(held, "no allocation of any size succeeded on an idle device")
         _check_reuse(row, abi, device, held)
@@ -311,7 +319,9 @@ def test_exhaustion_is_survived(row: Row, abi: Abi, rng: np.random.Generator) ->
             abi.free(block)
         _check_work(row, abi, stream, device, rng, "a device that had been full", [])
         free_after, _ = abi.mem_info(device)
-        row.check(free_after >= total // 2, "memory did not come back after frees", free=free_after, total=total)
+        # A workspace of the payload kernel may have been taken meanwhile.
+        back = free_after >= free_before - (1 << 20)
+        row.check(back, "memory did not come back after frees", before=free_before, after=free_after)
 
 
 def _check_info(row: Row, abi: Abi, device: str) -> int:
