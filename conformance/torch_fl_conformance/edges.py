@@ -9,13 +9,14 @@ Source of the method: the rules of FL-STREAM-001 to 005 in SPEC.md; the model is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.calls import SYNC_NS
+from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, Event, Gate, HostBuffer, Stream
 from torch_fl_conformance.ordering import eventually, still_pending
@@ -72,21 +73,22 @@ def host_cells() -> Iterator[Cell]:
 
 
 class Bench:
-    """The buffers and streams of one row's cells; blocks P (shared), Q, X, B, R on d0, the rest where it says."""
+    """The buffers and streams of one row's cells; blocks P (shared), Q, X, B, R on `home`, the "far" ones elsewhere."""
 
-    def __init__(self, abi: Abi, row: Row, rng: np.random.Generator) -> None:
+    def __init__(self, abi: Abi, row: Row, rng: np.random.Generator, home: str = "d0", elsewhere: str = "d1") -> None:
         self.abi, self.row, self.rng = abi, row, rng
-        self.is_async = abi.device_info("d0")["execution_model"] == "ASYNC"
-        self.independent = bool(abi.device_info("d0")["independent_streams"])
-        self.first, self.second, self.side = (abi.stream("d0") for _ in range(3))
-        self.far = abi.stream("d1") if len(abi.devices) > 1 else None
+        self.home, self.elsewhere = home, elsewhere
+        self.is_async = abi.device_info(home)["execution_model"] == "ASYNC"
+        self.independent = bool(abi.device_info(home)["independent_streams"])
+        self.first, self.second, self.side = (abi.stream(home) for _ in range(3))
+        self.far = abi.stream(elsewhere) if len(abi.devices) > 1 else None
         names = ["P", "Q", "X", "B", "R"]
-        self.blocks: dict[str, Block] = {name: abi.alloc("d0", SIZE) for name in names}
+        self.blocks: dict[str, Block] = {name: abi.alloc(home, SIZE) for name in names}
         if self.far is not None:
-            self.blocks |= {name: abi.alloc("d1", SIZE) for name in ("far M", "far R", "far B")}
+            self.blocks |= {name: abi.alloc(elsewhere, SIZE) for name in ("far M", "far R", "far B")}
         self.hosts: dict[str, HostBuffer] = {name: abi.host_buffer(SIZE) for name in ("HB", "HS", "HT")}
-        payload, far_payload = Affine.of(abi, "d0"), Affine.of(abi, "d1") if self.far else None
-        self.payloads = {"d0": payload, "d1": far_payload}
+        payload, far_payload = Affine.of(abi, home), Affine.of(abi, elsewhere) if self.far else None
+        self.payloads = {home: payload, elsewhere: far_payload}
         for kernel in (payload, far_payload):
             if kernel is not None:
                 kernel.prepare(WORDS)
@@ -143,7 +145,7 @@ class Bench:
 
     def consume(self, operation: str, stream: Stream, producer: str) -> None:
         """The consumer: it reads or overwrites what the producer wrote, or overwrites what it read."""
-        if stream.device == "d1":
+        if stream.device == self.elsewhere:
             if producer == "d2h":
                 self.copy(stream, "P", "far M")
                 return
@@ -176,7 +178,7 @@ class Bench:
     def settle(self) -> None:
         """Wait for the queued calls and the devices."""
         self.row.check(self.submitted(20.0), "a call did not return within 20 s of the stream going on")
-        for device in ("d0", "d1")[: len(self.abi.devices)]:
+        for device in (self.home, self.elsewhere)[: len(self.abi.devices)]:
             self.abi.device_sync(device)
 
     def compare(self, cell: Cell) -> None:
@@ -197,10 +199,24 @@ class Bench:
                 )
 
 
+def run_cells(abi: Abi, row: Row, rng: np.random.Generator, cells: Iterable[Cell], effort: Effort) -> None:
+    """Run every cell with a device as its home that is drawn for it; at full effort with each of two.
+
+    Devices of one plugin share their code but not their state: what holds on the first need not on the second.
+    """
+    benches = [Bench(abi, row, rng)]
+    if len(abi.devices) > 1:
+        benches.append(Bench(abi, row, rng, "d1", "d0"))
+    for cell in cells:
+        drawn = benches[int(rng.integers(len(benches)))]
+        for bench in effort.pick([drawn], benches):
+            run_cell(bench, cell)
+
+
 def run_cell(bench: Bench, cell: Cell) -> None:
     """One gated test; raises RuleViolated. On an INLINE device there is no gate, only the end state."""
     abi, row = bench.abi, bench.row
-    row.case(edge=str(cell))
+    row.case(edge=str(cell), home=bench.home)
     bench.reset()
     gate = abi.gate(bench.first) if bench.is_async else None
     bench.produce(cell.producer)
@@ -210,7 +226,7 @@ def run_cell(bench: Bench, cell: Cell) -> None:
     stream = bench.first
     if cell.mechanism == "event":
         stream = bench.far if cell.where == "other device" and bench.far is not None else bench.second
-        event = abi.event("d0")
+        event = abi.event(bench.home, timing=bool(bench.rng.integers(2)))
         abi.queue(THREAD, "event.record", event, bench.first)
         abi.queue(THREAD, "stream.wait_event", stream, event)
     checkpoint = None
@@ -227,10 +243,15 @@ def run_cell(bench: Bench, cell: Cell) -> None:
             row.label("submit waited for the stream")
         elif checkpoint is not None:
             still_pending(
-                abi, row, lambda: checkpoint.state()["entered"], f"a host task ran before the work it follows: {cell}"
+                abi,
+                row,
+                lambda: checkpoint.state()["entered"],
+                f"a host task ran before the work it follows: {cell}",
+                device=bench.home,
             )
         else:
-            still_pending(abi, row, _completed(abi, stream), f"the consumer ran before its producer: {cell}")
+            early = f"the consumer ran before its producer: {cell}"
+            still_pending(abi, row, _completed(abi, stream), early, device=bench.home)
         if update:  # what the host does before it lets the producer end is seen by the consumer
             abi.fill(bench.side, bench.blocks["P"], 0x0BADCAFE, WORD)
             abi.sync(bench.side)
@@ -263,12 +284,12 @@ def _look_at_checkpoint(bench: Bench, cell: Cell, checkpoint: Gate) -> None:
 
 def _host_ordered(bench: Bench, cell: Cell, gate: Gate | None) -> None:
     abi, row = bench.abi, bench.row
-    event = abi.event("d0")
+    event = abi.event(bench.home, timing=bool(bench.rng.integers(2)))
     abi.queue(THREAD, "event.record", event, bench.first)
     waits = {
         "event_sync": ("event.sync", event),
         "stream_sync": ("stream.sync", bench.first),
-        "device_sync": ("device.sync", "d0"),
+        "device_sync": ("device.sync", bench.home),
     }
     if cell.mechanism in waits:
         function, handle = waits[cell.mechanism]
@@ -280,7 +301,8 @@ def _host_ordered(bench: Bench, cell: Cell, gate: Gate | None) -> None:
     if cell.mechanism == "query" and not bench.submitted(2.0):
         row.label("submit waited for the stream")
     elif gate is not None:
-        still_pending(abi, row, happened, f"{cell.mechanism} told of completion before the stream went on: {cell}")
+        early = f"{cell.mechanism} told of completion before the stream went on: {cell}"
+        still_pending(abi, row, happened, early, device=bench.home)
     if gate is not None:
         gate.open()
     row.check(bench.submitted(20.0), f"{cell.mechanism} did not return after the stream went on: {cell}")
@@ -310,7 +332,7 @@ def _use_after_wait(bench: Bench, cell: Cell, gate: Gate | None) -> None:
             row.check(np.array_equal(got, bench.model["HB"]), f"the host read old bytes: {cell}")
     elif cell.consumer == "free and allocate":
         abi.free(bench.blocks["P"])
-        bench.blocks["P"] = abi.alloc("d0", SIZE)
+        bench.blocks["P"] = abi.alloc(bench.home, SIZE)
         bench.fill(bench.second, "P", 0x66554433)
     else:
         bench.consume(cell.consumer, bench.second, cell.producer)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out, struct, task
-from torch_fl_conformance.edges import Bench, event_cells, fifo_cells, host_cells, run_cell
+from torch_fl_conformance.edges import event_cells, fifo_cells, host_cells, run_cells
 from torch_fl_conformance.effort import Effort
+from torch_fl_conformance.event_graphs import (
+    a_second_record_in_one_stream_is_a_second_generation,
+    device_pairs,
+    devices_do_not_wait_for_each_other,
+    every_wait_of_a_join_holds,
+    every_waiter_is_held_and_released,
+    flag,
+    later_work_is_not_covered,
+    only_a_wait_remains,
+    priorities_change_no_order,
+)
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.handles import Gate, Stream
+from torch_fl_conformance.handles import Gate
 from torch_fl_conformance.ordering import eventually, still_pending
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
+from torch_fl_conformance.timeouts import check_timeouts
 
 WORDS = 32
 SIZE = WORDS * WORD
+CHAIN_WORDS = (1, 32, 20_001, 3)  # devices treat small and large operations in different ways
 
 
 def gates_work(abi: Abi) -> bool:
@@ -54,38 +65,39 @@ def test_submission_order_is_execution_order(row: Row, abi: Abi, rng: np.random.
 @rule("FL-STREAM-002")
 def test_streams_are_fifo(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
     """Every pair of operations in one stream runs in order, and so do long mixed chains."""
-    bench = Bench(abi, row, rng)
-    for cell in fifo_cells():
-        run_cell(bench, cell)
+    run_cells(abi, row, rng, fifo_cells(), effort)
     for chain in range(effort.pick(4, 30)):
-        _mixed_chain(row, abi, rng, chain, effort.pick(60, 1000))
+        _mixed_chain(row, abi, rng, chain, effort.pick(60, 1000), CHAIN_WORDS[chain % len(CHAIN_WORDS)])
     if gates_work(abi):
         row.require("gated")
 
 
-def _mixed_chain(row: Row, abi: Abi, rng: np.random.Generator, chain: int, length: int) -> None:
+def _mixed_chain(row: Row, abi: Abi, rng: np.random.Generator, chain: int, length: int, words: int) -> None:
     """A chain in which each operation reads what the one before it wrote, submitted behind a gate."""
     payload = Affine.of(abi)
     stream = abi.stream()
-    blocks = [abi.alloc("d0", SIZE) for _ in range(3)]
-    b = rng.integers(0, 2**32, WORDS, dtype=np.uint32)
-    state = rng.integers(0, 2**32, WORDS, dtype=np.uint32)
+    blocks = [abi.alloc("d0", words * WORD) for _ in range(3)]
+    b = rng.integers(0, 2**32, words, dtype=np.uint32)
+    state = rng.integers(0, 2**32, words, dtype=np.uint32)
     abi.upload(stream, blocks[0], state.tobytes())
     abi.upload(stream, blocks[2], b.tobytes())
-    row.case(chain=chain, operations=length)
+    if payload is not None:
+        payload.prepare(words)
+    row.case(chain=chain, operations=length, words=words)
     gate = abi.gate(stream) if gates_work(abi) else None
     here, tickets, order = 0, abi.driver.name("t"), []
     for step in range(length):
         kind = rng.choice(("kernel", "copy", "fill", "task"), p=(0.5, 0.3, 0.1, 0.1))
         if kind == "kernel" and payload is not None:
             a = int(rng.integers(1, 2**31)) | 1
-            payload.run(stream, blocks[1 - here], blocks[here], blocks[2], a, WORDS)
+            payload.run(stream, blocks[1 - here], blocks[here], blocks[2], a, words)
             state, here = affine(a, state, b), 1 - here
         elif kind == "fill":
             word = int(rng.integers(0, 2**32))
-            abi.fill(stream, blocks[here], word, WORD, 8)
+            filled = words if rng.random() < 0.5 else (words + 3) // 4
+            abi.fill(stream, blocks[here], word, WORD, filled)
             state = state.copy()
-            state[:8] = word
+            state[:filled] = word
         elif kind == "task":
             abi.ticket_task(stream, tickets, step)
             order.append(step)
@@ -111,31 +123,26 @@ def _mixed_chain(row: Row, abi: Abi, rng: np.random.Generator, chain: int, lengt
         abi.free(block)
 
 
-def _flag(abi: Abi) -> tuple[Callable[[Stream], None], Callable[[], bool]]:
-    """(set it in a stream's order, whether it is set): a host task that counts, so that looking disturbs nothing."""
-    name = abi.driver.name("flag")
-    return (lambda stream: abi.count_task(stream, name)), (lambda: abi.count(name)["calls"] > 0)
-
-
 @rule("FL-STREAM-003")
 def test_a_record_covers_all_earlier_work(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
     """A record completes after everything submitted before it; each record starts a new generation."""
     if not gates_work(abi):
-        bench = Bench(abi, row, rng)
-        for cell in event_cells(len(abi.devices)):
-            run_cell(bench, cell)
+        run_cells(abi, row, rng, event_cells(len(abi.devices)), effort)
         return
     row.require("gated", "re-record", "many generations")
-    for position in ("head", "middle", "last"):
-        _record_behind(row, abi, position)
-    _re_record(row, abi)
+    for device in ("d0", "d1")[: len(abi.devices)]:
+        for position in ("head", "middle", "last"):
+            _record_behind(row, abi, position, device)
+        _re_record(row, abi, device)
+    for home, other in device_pairs(len(abi.devices)):
+        later_work_is_not_covered(row, abi, home, other, timing=home == other)
     _many_generations(row, abi, effort.pick(300, 1500))
 
 
-def _record_behind(row: Row, abi: Abi, position: str) -> None:
+def _record_behind(row: Row, abi: Abi, position: str, device: str) -> None:
     """The event stays pending while the gate stands anywhere before it, as the last operation too."""
-    row.case(gate=position)
-    stream, event, block = abi.stream(), abi.event(), abi.alloc("d0", SIZE)
+    row.case(gate=position, device=device)
+    stream, event, block = abi.stream(device), abi.event(device), abi.alloc(device, SIZE)
     if position != "head":
         abi.fill(stream, block, 1)
     gate = abi.gate(stream)
@@ -147,6 +154,7 @@ def _record_behind(row: Row, abi: Abi, position: str) -> None:
         row,
         lambda: abi.query(event) == header.FL_OK,
         "an event was complete before the work recorded in it",
+        device=device,
     )
     result = abi.call("event.sync", event, 1_000_000)
     row.check(result.status == header.FL_TIMEOUT, f"{result} on a pending event with 1 ms, expected TIMEOUT")
@@ -157,11 +165,11 @@ def _record_behind(row: Row, abi: Abi, position: str) -> None:
     abi.destroy(stream)
 
 
-def _re_record(row: Row, abi: Abi) -> None:
+def _re_record(row: Row, abi: Abi, device: str) -> None:
     """After a second record the event is pending again, and complete only with that one."""
-    row.case(what="re-record")
+    row.case(what="re-record", device=device)
     row.label("re-record")
-    first, second, event = abi.stream(), abi.stream(), abi.event()
+    first, second, event = abi.stream(device), abi.stream(device), abi.event(device)
     abi.record(event, first)
     abi.sync(event)
     gate = abi.gate(second)
@@ -171,6 +179,7 @@ def _re_record(row: Row, abi: Abi) -> None:
         row,
         lambda: abi.query(event) == header.FL_OK,
         "a re-recorded event is complete as of its first record",
+        device=device,
     )
     gate.open()
     abi.sync(event)
@@ -187,7 +196,7 @@ def _many_generations(row: Row, abi: Abi, count: int) -> None:
             continue
         gate = abi.gate(stream)
         abi.record(event, stream)
-        set_flag, is_set = _flag(abi)
+        set_flag, is_set = flag(abi)
         abi.wait(other, event)
         set_flag(other)
         still_pending(abi, row, is_set, "a wait on a late generation of an event did not hold", generation=number)
@@ -197,29 +206,29 @@ def _many_generations(row: Row, abi: Abi, count: int) -> None:
 
 
 @rule("FL-STREAM-004")
-def test_waits_bind_to_the_generation_at_the_call(row: Row, abi: Abi, rng: np.random.Generator) -> None:
+def test_waits_bind_to_the_generation_at_the_call(row: Row, abi: Abi, rng: np.random.Generator, effort: Effort) -> None:
     """All edges by event, and the bindings that one-bit events get wrong."""
-    bench = Bench(abi, row, rng)
-    for cell in event_cells(len(abi.devices)):
-        run_cell(bench, cell)
+    run_cells(abi, row, rng, event_cells(len(abi.devices)), effort)
     if not gates_work(abi):
         return
-    row.require("gated", "re-record releases", "re-record does not release early", "fan-out")
-    for waiter_device in ("d0", "d1")[: len(abi.devices)]:
-        _later_record_changes_nothing(row, abi, waiter_device)
-        _later_record_is_not_awaited_early(row, abi, waiter_device)
-        _later_record_changes_nothing_for_a_busy_waiter(row, abi, waiter_device)
-        _fan_out(row, abi, waiter_device)
+    row.require("gated", "re-record releases", "re-record does not release early")
+    for home, other in device_pairs(len(abi.devices)):
+        _later_record_changes_nothing(row, abi, home, other)
+        _later_record_is_not_awaited_early(row, abi, home, other)
+        _later_record_changes_nothing_for_a_busy_waiter(row, abi, home, other)
+        every_wait_of_a_join_holds(row, abi, home, other)
+        a_second_record_in_one_stream_is_a_second_generation(row, abi, home, other)
+        every_waiter_is_held_and_released(row, abi, home, other)
 
 
-def _later_record_changes_nothing(row: Row, abi: Abi, waiter_device: str) -> None:
+def _later_record_changes_nothing(row: Row, abi: Abi, home: str, waiter_device: str) -> None:
     """A waiter is released by the generation it bound to, though the event is recorded again behind a stall."""
     row.case(what="re-record after wait", waiter=waiter_device)
     row.label("re-record releases")
-    first, second, waiter, event = abi.stream(), abi.stream(), abi.stream(waiter_device), abi.event()
+    first, second, waiter, event = abi.stream(home), abi.stream(home), abi.stream(waiter_device), abi.event(home)
     gate, later = abi.gate(first), abi.gate(second)
     abi.record(event, first)
-    set_flag, is_set = _flag(abi)
+    set_flag, is_set = flag(abi)
     abi.wait(waiter, event)
     set_flag(waiter)
     abi.record(event, second)
@@ -235,14 +244,14 @@ def _later_record_changes_nothing(row: Row, abi: Abi, waiter_device: str) -> Non
     abi.sync(waiter)
 
 
-def _later_record_changes_nothing_for_a_busy_waiter(row: Row, abi: Abi, waiter_device: str) -> None:
+def _later_record_changes_nothing_for_a_busy_waiter(row: Row, abi: Abi, home: str, waiter_device: str) -> None:
     """A wait binds when it is submitted, not when its stream gets to it: the event is recorded again in between."""
     row.case(what="re-record before the waiting stream gets to its wait", waiter=waiter_device)
-    first, second, waiter, event = abi.stream(), abi.stream(), abi.stream(waiter_device), abi.event()
+    first, second, waiter, event = abi.stream(home), abi.stream(home), abi.stream(waiter_device), abi.event(home)
     abi.record(event, first)
     abi.sync(first)
     busy, later = abi.gate(waiter), abi.gate(second)
-    set_flag, is_set = _flag(abi)
+    set_flag, is_set = flag(abi)
     abi.wait(waiter, event)
     set_flag(waiter)
     abi.record(event, second)
@@ -256,14 +265,14 @@ def _later_record_changes_nothing_for_a_busy_waiter(row: Row, abi: Abi, waiter_d
     abi.sync(waiter)
 
 
-def _later_record_is_not_awaited_early(row: Row, abi: Abi, waiter_device: str) -> None:
+def _later_record_is_not_awaited_early(row: Row, abi: Abi, home: str, waiter_device: str) -> None:
     """A waiter bound to a stalled generation is not released by a later record that completes at once."""
     row.case(what="record that completes at once after wait", waiter=waiter_device)
     row.label("re-record does not release early")
-    first, second, waiter, event = abi.stream(), abi.stream(), abi.stream(waiter_device), abi.event()
+    first, second, waiter, event = abi.stream(home), abi.stream(home), abi.stream(waiter_device), abi.event(home)
     gate = abi.gate(first)
     abi.record(event, first)
-    set_flag, is_set = _flag(abi)
+    set_flag, is_set = flag(abi)
     abi.wait(waiter, event)
     set_flag(waiter)
     abi.record(event, second)
@@ -274,38 +283,20 @@ def _later_record_is_not_awaited_early(row: Row, abi: Abi, waiter_device: str) -
     abi.sync(waiter)
 
 
-def _fan_out(row: Row, abi: Abi, waiter_device: str) -> None:
-    """Every one of several waiters holds, and every one is released."""
-    row.case(what="fan-out", waiter=waiter_device)
-    row.label("fan-out")
-    stream, event = abi.stream(), abi.event()
-    waiters = [abi.stream(waiter_device) for _ in range(4)]
-    flags = [_flag(abi) for _ in waiters]
-    gate = abi.gate(stream)
-    abi.record(event, stream)
-    for waiter, (set_flag, _) in zip(waiters, flags, strict=True):
-        abi.wait(waiter, event)
-        set_flag(waiter)
-    still_pending(abi, row, lambda: any(is_set() for _, is_set in flags), "one of several waits did not hold")
-    gate.open()
-    for number, (_, is_set) in enumerate(flags):
-        row.check(eventually(is_set), "one of several waiters was never released", waiter=number)
-
-
 @rule("FL-STREAM-005")
 def test_completion_is_told_in_time_and_never_early(
     row: Row, abi: Abi, rng: np.random.Generator, effort: Effort
 ) -> None:
     """query, event_sync, stream_sync and device_sync: all edges that the host waits for, and early answers."""
-    bench = Bench(abi, row, rng)
-    for cell in host_cells():
-        run_cell(bench, cell)
+    run_cells(abi, row, rng, host_cells(), effort)
     if not gates_work(abi):
         return
     row.require("gated", "only the running operation remains", "fifth stream")
     _only_the_running_operation(row, abi, effort.pick(300, 10_000))
     _fifth_stream(row, abi)
-    _timeouts(row, abi)
+    for home, other in device_pairs(len(abi.devices)):
+        only_a_wait_remains(row, abi, home, other)
+    check_timeouts(row, abi)
 
 
 def _only_the_running_operation(row: Row, abi: Abi, queries: int) -> None:
@@ -364,28 +355,6 @@ def _fifth_stream(row: Row, abi: Abi) -> None:
     row.check(not pending and results[-1].ok, "device_sync did not return after a destroyed stream's work was done")
 
 
-def _timeouts(row: Row, abi: Abi) -> None:
-    """Timeout 0 polls, a short one ends in TIMEOUT, and both change nothing."""
-    stream, event = abi.stream(), abi.event()
-    gate = abi.gate(stream)
-    abi.record(event, stream)
-    for function, handle in (("stream.sync", stream), ("event.sync", event), ("device.sync", "d0")):
-        for timeout in (0, 1_000_000):
-            row.case(function=function, timeout_ns=timeout)
-            abi.queue("poller", function, handle, timeout)
-            results, pending = abi.join("poller", 10.0)
-            if pending:
-                gate.open()
-                row.fail(f"{function} with a timeout of {timeout} ns was still waiting after 10 s")
-            status = results[-1].status_name
-            row.check(status == "TIMEOUT", f"{function} on pending work: {status}, expected TIMEOUT")
-    gate.open()
-    for function, handle in (("stream.sync", stream), ("event.sync", event), ("device.sync", "d0")):
-        abi.ok(function, handle, 20_000_000_000)
-        row.case(function=function, timeout_ns=0)
-        row.check(abi.call(function, handle, 0).ok, f"{function} with timeout 0 on completed work is not OK")
-
-
 @rule("FL-STREAM-006")
 def test_events_without_a_record_and_without_a_handle(row: Row, abi: Abi) -> None:
     """A never-recorded event is complete and holds nobody; a destroyed one still holds those who wait."""
@@ -396,7 +365,7 @@ def test_events_without_a_record_and_without_a_handle(row: Row, abi: Abi) -> Non
         abi.queue("waiter", "event.sync", event, 10_000_000_000)
         results, pending = abi.join("waiter", 12.0)
         row.check(not pending and results[-1].ok, "event_sync of a never-recorded event does not return OK")
-        set_flag, is_set = _flag(abi)
+        set_flag, is_set = flag(abi)
         abi.wait(stream, event)
         set_flag(stream)
         row.check(eventually(is_set, 10.0), "a wait on a never-recorded event blocks its stream")
@@ -408,7 +377,7 @@ def test_events_without_a_record_and_without_a_handle(row: Row, abi: Abi) -> Non
         first, waiter, event = abi.stream(), abi.stream(device), abi.event()
         gate = abi.gate(first)
         abi.record(event, first)
-        set_flag, is_set = _flag(abi)
+        set_flag, is_set = flag(abi)
         abi.wait(waiter, event)
         set_flag(waiter)
         abi.destroy(event)
@@ -434,6 +403,7 @@ def test_nothing_else_orders(row: Row, abi: Abi) -> None:
     gate.open()
     abi.sync(stream)
     _was_stalled(row, gate)
+    devices_do_not_wait_for_each_other(row, abi)
 
 
 def _was_stalled(row: Row, gate: Gate) -> None:
@@ -542,7 +512,7 @@ def _inline_effects(row: Row, abi: Abi, trials: int) -> None:
         abi.fill(stream, block, value)
         abi.copy(stream, buffer, block)
         row.check(abi.read(buffer) == bytes([value]) * SIZE, "an INLINE submit returned before its effect was there")
-        set_flag, is_set = _flag(abi)
+        set_flag, is_set = flag(abi)
         set_flag(stream)
         row.check(is_set(), "a host task had not run when its INLINE submit returned")
         abi.record(event, stream)
@@ -608,3 +578,5 @@ def test_priorities_are_hints_within_a_range(row: Row, abi: Abi, rng: np.random.
             data = rng.integers(0, 256, SIZE, dtype=np.uint8).tobytes()
             abi.upload(stream, block, data)
             row.check(abi.download(stream, block) == data, "a stream of this priority gives other results")
+            if gates_work(abi) and priority != 0:
+                priorities_change_no_order(row, abi, device, priority)

@@ -1,0 +1,204 @@
+"""Orders that arise from several events and streams: chains, joins, many waiters, what stands behind a record.
+
+Each check stalls one or two streams behind gates, gives the device every chance to get it wrong, and sees it right
+when the gates open. home: the device of the events and of the streams that record them; other: that of who waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch_fl_spec import abi as header
+
+from torch_fl_conformance.facade import Abi
+from torch_fl_conformance.handles import Event, Stream
+from torch_fl_conformance.ordering import eventually, still_pending
+from torch_fl_conformance.row import Row
+
+WAITERS = 20
+MILLISECOND = 1_000_000
+
+
+def device_pairs(devices: int) -> list[tuple[str, str]]:
+    """(home, other) for the first two devices, each by itself and both ways across."""
+    names = [f"d{index}" for index in range(min(devices, 2))]
+    return [(home, other) for home in names for other in names]
+
+
+def flag(abi: Abi) -> tuple[Callable[[Stream], None], Callable[[], bool]]:
+    """(set it in a stream's order, whether it is set): a host task that counts, so that looking disturbs nothing."""
+    name = abi.driver.name("flag")
+    return (lambda stream: abi.count_task(stream, name)), (lambda: abi.count(name)["calls"] > 0)
+
+
+def _complete(abi: Abi, handle: Stream | Event) -> Callable[[], bool]:
+    return lambda: abi.query(handle) == header.FL_OK
+
+
+def later_work_is_not_covered(row: Row, abi: Abi, home: str, other: str, timing: bool) -> None:
+    """A stall behind a record holds neither the event nor who waits for it."""
+    row.case(what="a stall behind a record", home=home, waiter=other, timing=timing)
+    stream, waiter, event = abi.stream(home), abi.stream(other), abi.event(home, timing=timing)
+    head = abi.gate(stream)
+    abi.record(event, stream)
+    behind = abi.gate(stream)
+    set_flag, is_set = flag(abi)
+    abi.wait(waiter, event)
+    set_flag(waiter)
+    still_pending(abi, row, is_set, "a wait did not hold", device=home)
+    head.open()
+    row.check(eventually(_complete(abi, event)), "an event waits for work submitted to its stream after the record")
+    row.check(eventually(is_set), "who waits for an event also waits for work submitted after its record")
+    abi.queue("syncer", "event.sync", event, 10_000 * MILLISECOND)
+    results, pending = abi.join("syncer", 12.0)
+    row.check(not pending and results[-1].ok, "event_sync waits for work submitted after the record")
+    row.check(not behind.state()["done"], "the gate opened by itself")
+    behind.open()
+    abi.sync(stream)
+
+
+def only_a_wait_remains(row: Row, abi: Abi, home: str, other: str) -> None:
+    """A stream that has nothing left but a wait is not complete, nor is an event recorded behind the wait."""
+    row.case(what="only a wait remains", home=home, waiter=other)
+    stream, waiter, third = abi.stream(home), abi.stream(other), abi.stream(home)
+    first, second = abi.event(home), abi.event(other)
+    gate = abi.gate(stream)
+    abi.record(first, stream)
+    abi.wait(waiter, first)
+    still_pending(
+        abi, row, _complete(abi, waiter), "a stream is complete though it waits for a pending event", device=home
+    )
+    result = abi.call("stream.sync", waiter, MILLISECOND)
+    row.check(result.status == header.FL_TIMEOUT, f"{result} on a stream that waits, expected TIMEOUT")
+    result = abi.call("device.sync", other, MILLISECOND)
+    row.check(result.status == header.FL_TIMEOUT, f"{result} on a device with a stream that waits, expected TIMEOUT")
+    abi.record(second, waiter)
+    set_flag, is_set = flag(abi)
+    abi.wait(third, second)
+    set_flag(third)
+    still_pending(
+        abi,
+        row,
+        lambda: is_set() or abi.query(second) == header.FL_OK,
+        "an event is complete though the wait before its record is not: a chain of waits does not hold",
+        device=home,
+    )
+    gate.open()
+    row.check(eventually(is_set), "a chain of waits was never released")
+    for handle in (waiter, second, third):
+        abi.sync(handle)
+
+
+def every_wait_of_a_join_holds(row: Row, abi: Abi, home: str, other: str) -> None:
+    """A stream that waits for three events goes on after the last of them, whichever that is."""
+    for last in range(3):
+        row.case(what="join of three", home=home, waiter=other, last=last)
+        streams, waiter = [abi.stream(home) for _ in range(3)], abi.stream(other)
+        gates, set_and_is = [abi.gate(stream) for stream in streams], flag(abi)
+        for stream in streams:
+            event = abi.event(home)
+            abi.record(event, stream)
+            abi.wait(waiter, event)
+        set_and_is[0](waiter)
+        for number, gate in enumerate(gates):
+            if number != last:
+                gate.open()
+        for number, stream in enumerate(streams):
+            if number != last:
+                abi.sync(stream)
+        still_pending(
+            abi, row, set_and_is[1], "one of several waits in a stream did not hold", device=home, pending=last
+        )
+        gates[last].open()
+        row.check(eventually(set_and_is[1]), "a stream that waits for several events was never released")
+        for stream in (*streams, waiter):
+            abi.destroy(stream)
+
+
+def every_waiter_is_held_and_released(row: Row, abi: Abi, home: str, other: str) -> None:
+    """Twenty streams wait for one event."""
+    row.case(what="fan-out", home=home, waiter=other, waiters=WAITERS)
+    stream, event = abi.stream(home), abi.event(home)
+    waiters, flags = [abi.stream(other) for _ in range(WAITERS)], [flag(abi) for _ in range(WAITERS)]
+    gate = abi.gate(stream)
+    abi.record(event, stream)
+    for waiter, (set_flag, _) in zip(waiters, flags, strict=True):
+        abi.wait(waiter, event)
+        set_flag(waiter)
+    still_pending(abi, row, lambda: any(is_set() for _, is_set in flags[::-1]), "one of several waits did not hold")
+    gate.open()
+    for number, (_, is_set) in enumerate(flags):
+        row.check(eventually(is_set), "one of several waiters was never released", waiter=number)
+    for waiter in waiters:
+        abi.destroy(waiter)
+
+
+def a_second_record_in_one_stream_is_a_second_generation(row: Row, abi: Abi, home: str, other: str) -> None:
+    """Two records of one event in one stream, a stall between: who waits for the first is not held by it."""
+    row.case(what="two records in one stream", home=home, waiter=other)
+    stream, early, late, event = abi.stream(home), abi.stream(other), abi.stream(other), abi.event(home)
+    (set_early, early_is_set), (set_late, late_is_set) = flag(abi), flag(abi)
+    first = abi.gate(stream)
+    abi.record(event, stream)
+    abi.wait(early, event)
+    set_early(early)
+    second = abi.gate(stream)
+    abi.record(event, stream)
+    abi.wait(late, event)
+    set_late(late)
+    still_pending(abi, row, lambda: early_is_set() or late_is_set(), "a wait did not hold", device=home)
+    first.open()
+    row.check(eventually(early_is_set), "who waits for an event's first record waits for its second in that stream too")
+    still_pending(
+        abi,
+        row,
+        lambda: late_is_set() or abi.query(event) == header.FL_OK,
+        "the second record of an event was complete with the first",
+        device=home,
+    )
+    second.open()
+    row.check(eventually(late_is_set), "who waits for an event's second record was never released")
+    abi.sync(stream)
+
+
+def priorities_change_no_order(row: Row, abi: Abi, device: str, priority: int) -> None:
+    """Streams of this priority wait for others, and others for them, and complete when their work has."""
+    row.case(what="waits", device=device, priority=priority)
+    for recorder, waiter in ((0, priority), (priority, 0)):
+        stream, behind, event = abi.stream(device, recorder), abi.stream(device, waiter), abi.event(device)
+        gate = abi.gate(stream)
+        abi.record(event, stream)
+        set_flag, is_set = flag(abi)
+        abi.wait(behind, event)
+        set_flag(behind)
+        still_pending(
+            abi,
+            row,
+            lambda is_set=is_set, event=event, stream=stream: (
+                is_set() or abi.query(event) == header.FL_OK or abi.query(stream) == header.FL_OK
+            ),
+            "a stream with a priority is not held, or holds nobody",
+            device=device,
+            recorder=recorder,
+            waiter=waiter,
+        )
+        gate.open()
+        row.check(eventually(is_set), "a wait between streams of different priority never ended")
+        for handle in (stream, behind):
+            abi.sync(handle)
+
+
+def devices_do_not_wait_for_each_other(row: Row, abi: Abi) -> None:
+    """device_sync and stream_sync of one device return while a stream of another is stalled."""
+    names = [f"d{index}" for index in range(min(len(abi.devices), 2))]
+    for stalled, free in ((a, b) for a in names for b in names if a != b):
+        gate = abi.gate(abi.stream(stalled))
+        for function, handle in (("device.sync", free), ("stream.sync", abi.stream(free))):
+            row.case(function=function, stalled=stalled, called_on=free)
+            abi.queue("free device", function, handle, 15_000 * MILLISECOND)
+            results, pending = abi.join("free device", 10.0)
+            if pending:
+                gate.open()
+            row.check(not pending and results[-1].ok, f"{function} waits for a stalled stream of another device")
+        row.check(not gate.state()["done"], "the gate opened by itself")
+        gate.open()
