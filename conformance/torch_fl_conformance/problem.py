@@ -14,7 +14,6 @@ from torch_fl_conformance.layout_blocks import Layout
 from torch_fl_conformance.values import Draw
 
 _LAYOUT_BITS = {"STRIDED": 1, "CONTIGUOUS": 2, "CHANNELS_LAST_2D": 4, "CHANNELS_LAST_3D": 8, "PERMUTED": 16}
-STRIDED = _LAYOUT_BITS["STRIDED"]
 UNSERVED = ("out_of_range", "zero_divisor")
 """Argument words of recipes whose data hold values that no kernel can serve (FL-KERNEL-013)."""
 
@@ -27,7 +26,7 @@ class Claim:
     revision: int
     variant: str
     dtypes: tuple[str, ...]
-    layouts: int = STRIDED
+    layouts: int = _LAYOUT_BITS["STRIDED"]  # FL_LAYOUT_* bits
     max_ndim: int = 8
     data_align: int = 0
     tier: str = "ACCURATE"
@@ -43,7 +42,11 @@ class Claim:
 
     @property
     def strided(self) -> bool:
-        return bool(self.layouts & STRIDED)
+        return self.admits("STRIDED")
+
+    def admits(self, layout: str) -> bool:
+        """Whether the layout mask has FL_LAYOUT_<layout>."""
+        return bool(self.layouts & _LAYOUT_BITS[layout])
 
     @classmethod
     def of_entry(cls, entry: Mapping[str, Any], dtypes: tuple[str, ...]) -> Claim:

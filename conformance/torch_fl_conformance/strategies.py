@@ -43,7 +43,7 @@ def recipes(operator: Operator, claim: Claim, count: int, seed: int) -> list[Rec
     source = drawer(operator)
     regimes = _regimes(operator, claim)
     arguments: list[str] = source.arguments(operator, claim)
-    layouts: Sequence[str] = source.layouts(operator, claim) if claim.strided else ("contiguous",)
+    layouts = _layouts(operator, claim)
     weak = [Recipe(shape=word, regime=regimes[0], argument=rng.choice(arguments)) for word in _weak(operator, claim)]
     axes = [list(source.shapes(operator, claim)), regimes, list(layouts), arguments, list(PLACEMENTS)]
     longest = max(*(len(axis) for axis in axes), count - len(weak))
@@ -58,6 +58,14 @@ def _regimes(operator: Operator, claim: Claim) -> list[str]:
     if "special_values" in operator.labels_for(claim.dtypes) and "special" not in regimes:
         regimes.append("special")
     return regimes
+
+
+def _layouts(operator: Operator, claim: Claim) -> list[str]:
+    """Layout words that the kernel's layout mask admits."""
+    if claim.strided:
+        return list(drawer(operator).layouts(operator, claim))
+    dense = {"PERMUTED": "permuted", "CHANNELS_LAST_2D": "channels_last", "CHANNELS_LAST_3D": "channels_last"}
+    return ["contiguous", *dict.fromkeys(word for bit, word in dense.items() if claim.admits(bit))]
 
 
 def _plain(operator: Operator, claim: Claim) -> str:
@@ -146,6 +154,9 @@ def _alias(structure: Structure, recipe: Recipe) -> str | None:
 def _layout(draw: Draw, claim: Claim, recipe: Recipe, tensor: Tensor, is_out: bool) -> Layout:
     lead = draw_lead(draw, tensor.dtype.size, claim.data_align)
     if not claim.strided:
+        ranks = {"permuted": range(2, 9), "channels_last": range(5 - claim.admits("CHANNELS_LAST_2D"), 6)}
+        if len(tensor.shape) in ranks.get(recipe.layout, ()):
+            return draw_layout(draw, recipe.layout, tensor.shape, lead=lead, is_out=is_out)
         return Layout(contiguous_strides(tensor.shape), lead)
     word = "contiguous" if recipe.layout == "stride_zero" else recipe.layout
     if word in ("transposed", "channels_last") and is_out and len(tensor.shape) < 3:

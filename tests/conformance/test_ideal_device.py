@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from torch_fl_conformance.problem import Claim
+from torch_fl_conformance.strategies import recipes
 from torch_fl_spec.registry import Operator, load_registry
 
-from .fake_device import IdealDevice, judge_operator
+from .fake_device import IdealDevice, judge_operator, operator_named
 
 _OPERATORS = [pytest.param(operator, id=operator.short_name) for operator in load_registry()]
 
@@ -35,11 +37,23 @@ def test_passes_with_declared_summation(path_length: int) -> None:
 
 def test_every_regime_is_met() -> None:
     """No regime of a row is lost among the recipes."""
-    from torch_fl_conformance.problem import Claim
-    from torch_fl_conformance.strategies import recipes
-
     for operator in load_registry():
         for dtypes in operator.rows:
             claim = Claim(operator.op, 1, "fake", dtypes)
             met = {recipe.regime for recipe in recipes(operator, claim, 10, seed=3)}
             assert set(operator.regimes_for(dtypes)) <= met, (operator.op, dtypes)
+
+
+@pytest.mark.parametrize("layouts", [2, 2 + 16, 2 + 4])
+def test_narrower_layout_claims_are_kept_to(layouts: int) -> None:
+    """A kernel that claims contiguous, permuted or channels-last tensors is given no others."""
+    for name in ("add.Tensor", "convolution", "amax"):
+        operator = operator_named(name)
+        claim = Claim(operator.op, 1, "fake", ("f32",), layouts=layouts, takes_scalar=True)
+        seen = {recipe.layout for recipe in recipes(operator, claim, 24, 1)}
+        assert seen == {
+            "contiguous",
+            *(["permuted"] if layouts & 16 else []),
+            *(["channels_last"] if layouts & 4 else []),
+        }
+        judge_operator(IdealDevice(), name, ("f32",), layouts=layouts)
