@@ -19,6 +19,8 @@ ffi = abi.ffi
 
 _TIERS = {abi.FL_TIER_EXACT: "EXACT", abi.FL_TIER_ACCURATE: "ACCURATE", abi.FL_TIER_FAST: "FAST"}
 
+_LONGEST_OP = 128  # characters; row ids, file names and pages are made of it
+
 
 class KernelTable:
     """entries: JSON-able descriptions in table order; pointers: (op, revision, variant) -> fl_kernel."""
@@ -85,11 +87,11 @@ def _read_entry(kernel: Any, where: str) -> tuple[dict[str, Any] | None, list[st
         return None, [f"FL-LAYOUT-006: {where} has struct_size {kernel.struct_size}"]
     op, variant = text_at(kernel.op), text_at(kernel.variant)
     reasons = []
-    if not op:
-        reasons.append(f"FL-KERNEL-001: {where} has no operator name")
-    where = f"{where} ({op} r{kernel.revision})"
-    if variant is None or not re.fullmatch(r"[a-z0-9_]+", variant):
-        reasons.append(f"FL-KERNEL-002: {where} has variant {variant!r}; a variant name is [a-z0-9_]+")
+    if not op or len(op) > _LONGEST_OP:
+        reasons.append(f"FL-KERNEL-001: {where} has no operator name of 1 to {_LONGEST_OP} characters")
+    where = f"{where} ({op!s:.80} r{kernel.revision})"
+    if variant is None or not re.fullmatch(r"[a-z0-9_]{1,64}", variant):
+        reasons.append(f"FL-KERNEL-002: {where} has variant {variant!r:.80}; a variant name is 1 to 64 of [a-z0-9_]")
     if kernel.plan == ffi.NULL or kernel.run == ffi.NULL:
         reasons.append(f"FL-KERNEL-001: {where} lacks plan or run")
     if kernel.n_types > abi.FL_MAX_TYPE_VARIABLES:

@@ -10,10 +10,12 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from .describe_process import describe
 from .kits import Kit, KitError, resolve
 from .loader import PluginRefused
+from .printable import printable
 
 
 def show(vendor: str) -> None:
@@ -26,14 +28,14 @@ def show(vendor: str) -> None:
         _end(str(error))
     except PluginRefused as refusal:
         _end("\n".join(f"{vendor}: {reason}" for reason in refusal.reasons))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)  # names come from the plugin
     console.print(_head(kit, library, described))
     console.print(_devices(described["devices"]))
     console.print(_kernels(described["kernels"]))
 
 
 def _end(text: str) -> Any:
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
     sys.exit(2)
 
 
@@ -48,7 +50,7 @@ def _head(kit: Kit, library: Path, described: dict[str, Any]) -> Table:
         ("extensions", extensions or "none"),
         ("options", kit.option_string or "none"),
     ):
-        table.add_row(f"[bold]{key}", value, style=None)
+        table.add_row(Text(key, style="bold"), printable(value))
     return table
 
 
@@ -60,7 +62,7 @@ def _devices(devices: list[dict[str, Any]]) -> Table:
         independent = "independent" if device["independent_streams"] else "dependent"
         table.add_row(
             str(device["index"]),
-            device["name"],
+            printable(device["name"] or "unnamed"),
             f"{device['execution_model']}, {independent}",
             device["address_model"],
             f"{device['total_bytes'] / 2**30:.2f} GiB",
@@ -78,7 +80,7 @@ def _kernels(tables: list[list[dict[str, Any]]]) -> Table:
     for index, kernels in enumerate(tables):
         for kernel in kernels:
             dtypes = " ".join(",".join(row["dtypes"]) for row in kernel["rows"])
-            key = (f"{kernel['op']} r{kernel['revision']}", kernel["variant"], kernel["tier"], dtypes)
+            key = (f"{printable(kernel['op'])} r{kernel['revision']}", kernel["variant"], kernel["tier"], dtypes)
             owners[key].append(index)
     for key, devices in sorted(owners.items()):
         table.add_row(*key, " ".join(map(str, devices)))

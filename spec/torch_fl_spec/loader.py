@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import abi, elf
+from .printable import is_printable
 
 ffi = abi.ffi
 
@@ -31,6 +32,8 @@ RESERVED_EXTENSIONS = (
     *("fl.streammem", "fl.p2p", "fl.ipc", "fl.graph", "fl.ccl"),
     *("fl.prof", "fl.native", "fl.module", "fl.managed", "fl.copy2d"),
 )
+
+LONGEST_VERSION = 200  # characters; it stands in reports, pages and badges
 
 # dlclose would run when cffi collects the library; a plugin is never unloaded.
 _KEPT: list[Any] = []
@@ -212,8 +215,12 @@ def _check_strings(root: Any) -> list[str]:
         except UnicodeDecodeError:
             reasons.append(f"FL-LAYOUT-009: root.{field} is not UTF-8")
             continue
-        if field == "name" and not re.fullmatch(r"[a-z0-9_]+", value):
-            reasons.append(f"FL-LAYOUT-009: root.name is {value!r}; a vendor name is [a-z0-9_]+")
+        if field == "name" and not re.fullmatch(r"[a-z0-9_]{1,64}", value):
+            reasons.append(f"FL-LAYOUT-009: root.name is {value!r:.80}; a vendor name is 1 to 64 of [a-z0-9_]")
+        if field == "version" and not (0 < len(value) <= LONGEST_VERSION and is_printable(value)):
+            reasons.append(
+                f"FL-LAYOUT-009: root.version is {value!r:.80}; a version is 1 to {LONGEST_VERSION} printable characters"
+            )
     return reasons
 
 

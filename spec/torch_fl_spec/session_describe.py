@@ -46,7 +46,7 @@ def read_info(session: Session, handle: int, index: int) -> dict[str, Any]:
     )
     return {
         "index": index,
-        "name": raw["name"],
+        "name": raw["name"] or None,  # NULL comes as 0
         "uuid": bytes(raw["uuid"]).hex(),
         "execution_model": _EXECUTION.get(raw["execution_model"], str(raw["execution_model"])),
         "address_model": _ADDRESS.get(raw["address_model"], str(raw["address_model"])),

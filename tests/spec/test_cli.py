@@ -82,3 +82,12 @@ def test_kit_show_ends_with_one_line_where_there_is_no_plugin(plugin: PluginBuil
     assert result.exit_code == 2
     assert words in result.output
     assert result.output.count("\n") == 1
+
+
+def test_a_card_of_any_name_is_shown(plugin: PluginBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name is taken for rich's markup, and none reaches the terminal with its control characters."""
+    monkeypatch.setenv("ODD_CARD", "[/red] :smile: \x1b[31m")
+    monkeypatch.setenv("COLUMNS", "160")
+    result = CliRunner().invoke(cli.main, ["kit", "show", str(plugin("odd_strings"))])
+    assert result.exit_code == 0, result.output
+    assert "[/red] :smile: \\x1b[31m" in result.output

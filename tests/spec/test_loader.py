@@ -187,3 +187,42 @@ def test_without_a_writable_cache_the_interface_still_loads(tmp_path: Path) -> N
         check=True,
     )
     assert done.stdout.strip() == "72"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("ODD_NAME", "a" * 65, "root.name is 'aaa"),
+        ("ODD_NAME", "../up", "root.name is '../up'; a vendor name is 1 to 64 of [a-z0-9_]"),
+        ("ODD_VERSION", "", "root.version is ''; a version is 1 to 200 printable characters"),
+        ("ODD_VERSION", "1" * 201, "root.version is '111"),
+        ("ODD_VERSION", "1\x1b[31m", "root.version is '1\\x1b[31m'"),
+        ("ODD_VERSION", "1\n2", "root.version is '1\\n2'"),
+    ],
+)
+def test_names_that_no_report_can_carry_are_refused(
+    plugin: PluginBuilder, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    (reason,) = refusal(plugin("odd_strings"))
+    assert reason.startswith("FL-LAYOUT-009: ")
+    assert words in reason
+    assert len(reason) < 200
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("ODD_VARIANT", "v" * 65, "a variant name is 1 to 64 of [a-z0-9_]"),
+        ("ODD_OP", "aten::" + "o" * 123, "no operator name of 1 to 128 characters"),
+        ("ODD_OP", "", "no operator name of 1 to 128 characters"),
+    ],
+)
+def test_kernel_names_that_no_row_can_carry_are_refused(
+    plugin: PluginBuilder, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(PluginRefused, match="FL-KERNEL-00") as caught:
+        describe(plugin("odd_strings"))
+    assert words in caught.value.reasons[0]
+    assert len(caught.value.reasons[0]) < 250
