@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +21,27 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _EXISTING = click.Path(path_type=Path, exists=True)
 
 
-@click.group()
+class _OneLine(click.Group):
+    """A group in which a damaged registry, a bad key or a disk that refuses is one line and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:  # a lock that another process keeps (TimeoutError) included
+            if error.errno == errno.EPIPE:  # the reader of our output has gone: click's matter
+                raise
+            raise click.UsageError(str(error)) from None
+        except ValueError as error:
+            from torch_fl_reports.keys import BadKey
+            from torch_fl_reports.registry import NotARegistry
+
+            if not isinstance(error, (BadKey, NotARegistry)):
+                raise
+            raise click.UsageError(str(error)) from None
+
+
+@click.group(cls=_OneLine)
 def report() -> None:
     """Read a certification report and draw its pages."""
 
@@ -46,11 +67,11 @@ def show(source: Path) -> None:
     from torch_fl_reports.terminal import show as show_report
 
     found = _read(source)
-    show_report(found, Console(highlight=False))
+    show_report(found, Console(highlight=False, markup=False, emoji=False))
     sys.exit(0 if summarise(found).certified else 1)
 
 
-@click.group()
+@click.group(cls=_OneLine)
 def registry() -> None:
     """Keep a registry of signed reports and let its gate decide."""
 
@@ -96,12 +117,7 @@ def keygen(key: Path) -> None:
 @_registry_option
 def trust(vendor: str, public_key: Path, folder: Path) -> None:
     """Accept reports about VENDOR that are signed with PUBLIC_KEY."""
-    from torch_fl_reports.keys import BadKey
-
-    try:
-        path = _open(folder).trust(vendor, public_key.read_bytes())
-    except BadKey as error:
-        raise click.UsageError(str(error)) from None
+    path = _open(folder).trust(vendor, public_key.read_bytes())
     click.echo(f"{vendor} is trusted with {path}")
 
 
@@ -152,12 +168,9 @@ def verify(folder: Path) -> None:
 
 
 def _open(folder: Path) -> Registry:
-    from torch_fl_reports.registry import NotARegistry, Registry
+    from torch_fl_reports.registry import Registry
 
-    try:
-        return Registry(folder)
-    except NotARegistry as error:
-        raise click.UsageError(str(error)) from None
+    return Registry(folder)
 
 
 def _read(source: Path) -> Report:
@@ -184,7 +197,7 @@ def _envelope(source: Path, key: Path | None) -> tuple[bytes, tuple[Reason, ...]
     from torch_fl_reports.canonical import MalformedJson
     from torch_fl_reports.gate import schema_reasons
     from torch_fl_reports.gate_reason import Reason
-    from torch_fl_reports.keys import BadKey, load_signer
+    from torch_fl_reports.keys import load_signer
     from torch_fl_reports.writer import read_report
 
     if source.is_file() and is_envelope(source.read_bytes()):
@@ -197,5 +210,3 @@ def _envelope(source: Path, key: Path | None) -> tuple[bytes, tuple[Reason, ...]
         return b"", (Reason(error.code, str(error)),)
     except ValidationError as error:
         return b"", schema_reasons(error)
-    except (OSError, BadKey) as error:
-        raise click.UsageError(str(error)) from None

@@ -38,8 +38,8 @@ def subject(statement: Statement, plugins: Collection[str], registered: Collecti
             yield Reason("plugin-digest", f"the tested {file.name} ({file.sha256}) was not handed in")
     for plugin in sorted(set(plugins) - tested):
         yield Reason("plugin-digest", f"the file handed in ({plugin}) is not one that was tested")
-    if files[0].sha256 in registered:
-        yield Reason("already-registered", f"plugin {files[0].sha256} has an entry; entries are never replaced")
+    for digest in sorted(tested & set(registered)):
+        yield Reason("already-registered", f"plugin {digest} has an entry; entries are never replaced")
 
 
 def suite(report: Report, policy: Policy, installed_registry: str) -> Iterator[Reason]:

@@ -7,9 +7,10 @@ never has to guess. Optional fields are absent when they have nothing to say, ne
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from torch_fl_reports.declared import Declarations
 
@@ -44,6 +45,15 @@ Instant: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z$")
 ]
 """UTC time, RFC 3339 with a final Z."""
+
+
+def _is_a_day(text: str) -> str:
+    datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return text
+
+
+RealInstant: TypeAlias = Annotated[Instant, AfterValidator(_is_a_day)]
+"""The same, and there is such a day and hour: for times that are computed with as soon as they are read."""
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0)]
 Ratio: TypeAlias = Annotated[float, Field(ge=0)] | Literal["inf", "nan"]
@@ -67,7 +77,7 @@ class SubjectFile(Part):
 class Library(Part):
     """A shared library that the plugin loaded at run time."""
 
-    path: Name
+    path: str  # absolute; file systems take longer ones than names are
     sha256: Sha256
 
 
@@ -83,7 +93,7 @@ class Subject(Part):
 class Abi(Part):
     """The interface as the plugin presented it."""
 
-    header_id: Name  # as the plugin states it
+    header_id: str  # as the plugin states it, whatever that is
     minor: Count
     table_hash: Sha256
 
@@ -208,7 +218,7 @@ class Waiver(Part):
     kind: Literal["suite-defect", "erratum"]
     rows: list[Name] = Field(min_length=1)
     vendor: Name | None = None  # absent: all vendors (suite defects only)
-    expires: Instant
+    expires: RealInstant
     text: Name
     link: str | None = None
 

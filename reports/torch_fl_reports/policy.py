@@ -30,7 +30,7 @@ class Policy(Part):
     interfaces: list[Name]
     profiles: list[Profile]
     efforts: list[Effort]
-    max_age_days: int = Field(default=365, ge=1)  # a certificate ends a year after its run
+    max_age_days: int = Field(default=365, ge=1, le=36500)  # a certificate ends a year after its run
     waivers: list[Waiver] = Field(default_factory=list)
 
     def text(self) -> str:

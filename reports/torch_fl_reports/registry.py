@@ -27,7 +27,7 @@ from torch_fl_reports.canonical import MalformedJson, read_json
 from torch_fl_reports.gate import Decision, Setting, judge
 from torch_fl_reports.gate_reason import Reason
 from torch_fl_reports.keys import VENDOR_NAME, BadKey, TrustedKey, load_public
-from torch_fl_reports.model import Instant, Name, Part, Profile, Report, Sha256
+from torch_fl_reports.model import Name, Part, Profile, RealInstant, Report, Sha256
 from torch_fl_reports.policy import Policy, read_policy
 
 INDEX_SCHEMA: Final = "torch-fl-registry/v1"
@@ -48,8 +48,8 @@ class Entry(Part):
     evidence: Literal["self-run"]
     report_id: Sha256
     keyid: Name
-    accepted: Instant
-    expires: Instant
+    accepted: RealInstant
+    expires: RealInstant
 
 
 class Index(Part):
@@ -124,9 +124,11 @@ class Registry:
     def verify(self) -> dict[str, tuple[Reason, ...]]:
         """Judge every entry again, at the time it was accepted: plugin digest -> reasons against it.
 
-        Needs neither network nor device. Entries without an index line, and lines without an entry, count.
+        Needs neither network nor device. Entries without an index line, and lines without an entry, count. Raises
+        NotARegistry for a damaged index and BadKey for a damaged key.
         """
         results = {}
+        self.keys()  # a damaged key is told even where no entry asks for it
         entries = self.entries()
         for entry in entries:
             results[entry.plugin] = tuple(self._verify(entry))
@@ -147,7 +149,11 @@ class Registry:
             return list(trial.reasons)
         files = [file.sha256 for file in trial.report.subject.files]
         reasons = list(judge(envelope, files, self._setting(accepted)).reasons)
-        if entry != self._entry(trial.report, trial.signer, accepted):
+        try:
+            agrees = entry == self._entry(trial.report, trial.signer, accepted)
+        except (ValueError, OverflowError):  # the envelope says something that no index line can repeat
+            agrees = False
+        if not agrees:
             reasons.append(Reason("index", "the index line does not say what the envelope says"))
         return reasons
 

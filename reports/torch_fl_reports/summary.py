@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from torch_fl_reports import totals
+from torch_fl_reports.canonical import report_digest
 from torch_fl_reports.closed_set import closed_set, must_claim
 from torch_fl_reports.model import OperatorRow, Report, Row, Verdict
 
@@ -39,18 +40,23 @@ class Summary:
 
 
 def summarise(report: Report) -> Summary:
-    """Everything recomputed from the rows; the report's own totals are not read."""
+    """Everything recomputed from the rows; the report's own totals are not read.
+
+    A report that was changed after it was written has passed nothing.
+    """
     required = must_claim(closed_set(report.run.profile, report.declarations))
-    decision = totals.decide(report.run, report.rows, required)
+    reasons = totals.decide(report.run, report.rows, required).reasons
+    if report_digest(report.plain()) != report.report_id:
+        reasons = (*reasons, "the report was changed after it was written")
     level = f"{report.run.profile} {report.interface}"
-    headline = f"Passed {level}" if decision.certified else f"Did not pass {level}"
+    headline = f"Did not pass {level}" if reasons else f"Passed {level}"
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in report.rows:
         groups[row.chapter].append(row)
     return Summary(
-        certified=decision.certified,
+        certified=not reasons,
         headline=headline,
-        reasons=decision.reasons,
+        reasons=reasons,
         chapters=tuple(_chapter(name, groups[name]) for name in sorted(groups, key=_place)),
         failing=_failing(report.rows, required),
         unclaimed=tuple(row for row in report.rows if isinstance(row, OperatorRow) and row.verdict == "not-claimed"),

@@ -6,6 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+from torch_fl_spec.printable import printable
 
 from torch_fl_reports.model import Report, Row
 from torch_fl_reports.summary import Summary, duration_text, ratio_text, summarise
@@ -38,7 +39,7 @@ def _head(report: Report, summary: Summary) -> RenderableType:
     speed = f"{summary.cases_per_second:,.0f} a second"
     facts.add_row("cases", f"{report.run.cases:,} in {duration_text(report.run.seconds)}, {speed}")
     facts.add_row("worst err/T", _worst(summary))
-    title = f"{subject.vendor} {subject.version} · Torch-FL conformance"
+    title = Text(printable(f"{subject.vendor} {subject.version} · Torch-FL conformance"))
     return Panel(Group(*lines, Text(), facts), title=title, title_align="left", border_style=colour)
 
 
@@ -68,10 +69,10 @@ def _chapters(summary: Summary) -> Table:
 
 
 def _failure(row: Row) -> RenderableType:
-    lines = [Text.assemble((row.verdict, "bold red"), "  ", (row.id, "bold"))]
+    lines = [Text.assemble((row.verdict, "bold red"), "  ", (printable(row.id), "bold"))]
     if row.violates:
         lines.append(Text(f"  violates {', '.join(row.violates)}"))
-    lines += [Text(f"  {line}") for line in (row.message or "").splitlines()]
+    lines += [Text(f"  {line}") for line in printable(row.message or "").splitlines()]
     if row.reproducer is not None:
         lines.append(Text(f"  reproduce: python {row.reproducer}/repro.py", style="dim"))
     return Group(Text(), *lines)

@@ -8,6 +8,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from torch_fl_spec.printable import printable
 
 from torch_fl_reports.gate import Decision
 from torch_fl_reports.gate_reason import Reason
@@ -16,10 +17,10 @@ from torch_fl_reports.registry import Entry, instant
 
 def show_decision(decision: Decision) -> None:
     """Say what the gate decided and, when it refused, every reason with its code."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if decision.accepted and decision.report is not None:
         subject, run = decision.report.subject, decision.report.run
-        console.print(Text("accepted", style="bold green"), f"{subject.vendor} {subject.version},", end=" ")
+        console.print(Text("accepted", style="bold green"), printable(f"{subject.vendor} {subject.version},"), end=" ")
         console.print(f"{run.profile} {decision.report.interface}, self-run")
         console.print(f"plugin sha256 {subject.files[0].sha256}", soft_wrap=True)
         return
@@ -45,7 +46,7 @@ def show_entries(entries: list[Entry], now: datetime) -> None:
         valid = instant(entry.expires) > now
         table.add_row(
             entry.vendor,
-            entry.version,
+            printable(entry.version),
             f"{entry.profile}-{entry.interface}",
             entry.evidence,
             Text("valid", style="green") if valid else Text("expired", style="yellow"),
@@ -60,7 +61,7 @@ def show_entries(entries: list[Entry], now: datetime) -> None:
 
 def show_verification(results: Mapping[str, tuple[Reason, ...]]) -> None:
     """One line per entry, with the reasons against it."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     for plugin, reasons in results.items():
         state = Text("bad ", style="bold red") if reasons else Text("good", style="green")
         console.print(state, plugin, soft_wrap=True)
@@ -74,7 +75,7 @@ def _show_reasons(console: Console, reasons: tuple[Reason, ...]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for reason in reasons:
-        table.add_row(f"  {reason.code}", Text(reason.text))
+        table.add_row(f"  {reason.code}", Text(printable(reason.text)))
     if reasons:
         console.print(table)
 

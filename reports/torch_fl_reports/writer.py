@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +44,7 @@ def write_report(
     copied in. Raises pydantic.ValidationError when the data is no report, NotAReportFolder as above.
     """
     target = folder.resolve()
-    _check_replaceable(target)
+    check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     fresh.chmod(0o755)
@@ -116,19 +119,56 @@ def _copy_reproducers(sources: Mapping[str, Path], target: Path) -> dict[str, st
     return copied
 
 
-def _check_replaceable(target: Path) -> None:
+def check_replaceable(target: Path) -> None:
+    """Whether a report may be put at `target`, an absolute path.
+
+    Raises NotAReportFolder where something else is or the folder around it cannot be written to, OSError where the
+    path leads nowhere.
+    """
+    around = target.parent
+    while not around.exists():
+        around = around.parent
+    if not around.is_dir() or not os.access(around, os.W_OK | os.X_OK):
+        raise NotAReportFolder(f"{around} is no folder that can be written to")
     if not target.exists():
         return
-    if not target.is_dir() or (any(target.iterdir()) and not (target / REPORT_FILE).is_file()):
+    if target.is_mount():
+        raise NotAReportFolder(f"{target} is where a file system begins; choose a folder below it")
+    if not target.is_dir() or (any(target.iterdir()) and not _holds_report(target)):
         raise NotAReportFolder(f"{target} exists and holds no report; it is not replaced")
 
 
+def _holds_report(folder: Path) -> bool:
+    """Whether report.json is one of ours, of whatever version; other programs write files of this name, too."""
+    try:
+        found = json.loads((folder / REPORT_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and str(found.get("schema", "")).startswith("torch-fl-report/")
+
+
 def _replace(target: Path, fresh: Path) -> None:
-    """Put `fresh` where `target` is. The old report is moved aside first and removed last."""
-    if target.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-        target.rename(old / "report")
+    """Put `fresh` where `target` is. The old report is moved aside first and removed last.
+
+    Two runs that end at once take turns: the later one replaces the earlier one's report.
+    """
+    old = None
+    with _alone_in(target.parent):
+        if target.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+            target.rename(old / "report")
         fresh.rename(target)
+    if old is not None:
         shutil.rmtree(old, ignore_errors=True)
-    else:
-        fresh.rename(target)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder's own lock, which leaves no file behind; without one where the file system knows none."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

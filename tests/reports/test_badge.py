@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from torch_fl_reports.badge import badge_json, badge_of, badge_svg
+from torch_fl_reports.canonical import report_digest
 from torch_fl_reports.model import Report
 from torch_fl_reports.writer import assemble
 
@@ -29,6 +30,18 @@ def test_earned(honest_report: Report) -> None:
 
 def test_a_waived_row_is_printed_on_the_badge() -> None:
     assert badge_of(_report("waived")).message == "core-1.0-candidate · self-run · 1 exception"
+
+
+def test_totals_that_were_edited_earn_nothing(plain: dict[str, Any]) -> None:
+    plain["rows"][0]["verdict"] = "fail"
+    plain["report_id"] = report_digest(plain)
+    assert plain["totals"]["certified"]
+    assert badge_of(Report.model_validate(plain)).colour == "red"
+
+
+def test_a_report_that_was_changed_earns_nothing(plain: dict[str, Any]) -> None:
+    plain["run"]["seed"] += 1
+    assert badge_of(Report.model_validate(plain)).message == "core-1.0-candidate · not passed"
 
 
 @pytest.mark.parametrize("verdict", ["fail", "crash", "hang", "no-power"])

@@ -49,3 +49,11 @@ def test_chapters_are_suites(tmp_path: Path) -> None:
     write_junit(report, tmp_path / "junit.xml")
     document = JUnitXml.fromfile(str(tmp_path / "junit.xml"))
     assert [suite.name for suite in document] == sorted({row.chapter for row in report.rows})
+
+
+def test_a_name_that_xml_cannot_hold_does_not_break_the_file(tmp_path: Path) -> None:
+    run = honest.run_data()
+    run["subject"]["version"] = "1\x01\x1b"
+    write_junit(assemble(run, honest.rows(run)), tmp_path / "junit.xml")
+    document = JUnitXml.fromfile(str(tmp_path / "junit.xml"))
+    assert document.name == "Torch-FL acme 1\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"

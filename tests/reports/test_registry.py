@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from torch_fl_reports import registry as registry_module
 from torch_fl_reports.commands import registry as registry_command
 from torch_fl_reports.commands import report as report_command
 from torch_fl_reports.keys import BadKey, generate
 from torch_fl_reports.policy_current import current_policy
 from torch_fl_reports.registry import NotARegistry, Registry, instant_text
 from torch_fl_reports.writer import write_report
+from torch_fl_spec.printable import printable
 
 from . import honest
 from .conftest import Desk
@@ -217,3 +220,118 @@ def test_show_of_nonsense_is_a_usage_error(tmp_path: Path) -> None:
     shown = CliRunner().invoke(report_command, ["show", str(tmp_path)])
     assert shown.exit_code == 2
     assert "is not a report" in shown.output
+
+
+def test_show_and_render_notice_an_edited_report(shop: dict[str, Path]) -> None:
+    path = shop["report"] / "report.json"
+    data = json.loads(path.read_text())
+    data["rows"][0]["cases"] += 1
+    path.write_text(json.dumps(data))
+    shown = CliRunner().invoke(report_command, ["show", str(shop["report"])])
+    assert shown.exit_code == 1
+    assert "the report was changed after it was written" in shown.output
+    assert CliRunner().invoke(report_command, ["render", str(shop["report"])]).exit_code == 0
+    assert json.loads((shop["report"] / "badge.json").read_text())["color"] == "red"
+
+
+@pytest.mark.parametrize("text", ["[/red] :smile: \x1b[31m", "\u202e evil"])
+def test_what_a_report_says_is_text_and_nothing_else(shop: dict[str, Path], text: str) -> None:
+    data = honest.run_data()
+    data["subject"]["version"] = text
+    rows = honest.rows(data)
+    rows[0].update(verdict="fail", message=text)
+    write_report(data, rows, shop["report"])
+    shown = CliRunner().invoke(report_command, ["show", str(shop["report"])], env={"COLUMNS": "200"})
+    assert shown.exit_code == 1
+    assert shown.output.count(printable(text)) == 2
+    assert text not in shown.output
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("index.json", "[]"),
+        ("index.json", '{"schema": "torch-fl-registry/v1", "entries": [{"plugin": 1}]}'),
+        ("policy.json", "null"),
+        ("keys/acme/zz.pem", "no key"),
+    ],
+)
+@pytest.mark.parametrize("command", ["submit", "list", "verify", "trust"])
+def test_a_damaged_registry_is_one_line(shop: dict[str, Path], name: str, content: str, command: str) -> None:
+    (shop["registry"] / name).write_text(content)
+    commands = {
+        "submit": lambda: submit(shop),
+        "list": lambda: run("list", "--registry", shop["registry"]),
+        "verify": lambda: run("verify", "--registry", shop["registry"]),
+        "trust": lambda: run("trust", "acme", f"{shop['key']}.pub", "--registry", shop["registry"]),
+    }
+    result = commands[command]()
+    needed = {"list": ("index.json", "policy.json"), "trust": ("policy.json", "keys/acme/zz.pem")}
+    if name in needed.get(command, (name,)):
+        assert result.exit_code == 2, result.output
+        assert Path(name).name in result.output
+    else:
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_age_days": 10**9},
+        {"waivers": [{"id": "w", "kind": "suite-defect", "rows": ["FL-MEM-001"], "expires": "2026-99-99T00:00:00Z",
+                      "text": "t"}]},
+    ],
+)  # fmt: skip
+def test_a_policy_of_impossible_times_is_no_policy(shop: dict[str, Path], change: dict[str, Any]) -> None:
+    path = shop["registry"] / "policy.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    result = submit(shop)
+    assert result.exit_code == 2
+    assert "policy.json" in result.output
+
+
+def test_an_index_of_impossible_times_is_damaged(desk: Desk, plain: dict[str, Any]) -> None:
+    assert desk.submit(plain).accepted
+    index = desk.folder / "index.json"
+    index.write_text(index.read_text().replace("T10:00:00Z", "T99:00:00Z"))
+    with pytest.raises(NotARegistry, match=r"index\.json"):
+        desk.registry.verify()
+
+
+def test_a_disk_that_refuses_is_one_line(shop: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(path: Path, _: bytes) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("torch_fl_reports.registry._write", refuses)
+    result = submit(shop)
+    assert result.exit_code == 2
+    assert "Permission denied" in result.output
+
+
+def test_a_submission_that_was_killed_half_way_can_be_repeated(
+    desk: Desk, plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the entry and its line in the index: the entry counts as a stray, and the next submission heals it."""
+    write = registry_module._write
+
+    def killed_at_the_index(path: Path, data: bytes) -> None:
+        if path.name == "index.json":
+            raise KeyboardInterrupt
+        write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry_module, "_write", killed_at_the_index)
+        with pytest.raises(KeyboardInterrupt):
+            desk.submit(plain)
+    assert {reason.code for reasons in desk.registry.verify().values() for reason in reasons} == {"not-indexed"}
+    assert desk.submit(plain).accepted
+    assert not any(desk.registry.verify().values())
+
+
+def test_no_file_of_a_submission_may_be_registered_already(desk: Desk, plain: dict[str, Any]) -> None:
+    """A second file in front of the plugin does not make it another product."""
+    assert desk.submit(plain).accepted
+    other = hashlib.sha256(b"decoy").hexdigest()
+    plain["subject"]["files"].insert(0, {"name": "decoy.so", "sha256": other, "size": 5})
+    desk.plugins.add(other)
+    assert "already-registered" in {reason.code for reason in desk.submit(plain).reasons}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,40 @@ def test_plain_refuses_what_has_no_form() -> None:
 )
 def test_folder_names(row_id: str, name: str) -> None:
     assert folder_name(row_id) == name
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "not json", '{"schema": "other/v1"}', "[" * 100_000])
+def test_another_programs_report_json_is_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "report.json").write_text(content)
+    run = honest.run_data()
+    with pytest.raises(NotAReportFolder, match="holds no report"):
+        write_report(run, honest.rows(run), tmp_path / "work")
+    assert (tmp_path / "work" / "report.json").read_text() == content
+
+
+def test_a_report_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotAReportFolder, match="no folder that can be written to"):
+        writer.check_replaceable(tmp_path / "file" / "below" / "it")
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Root may write anywhere, so a folder's mode alone would not show.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(NotAReportFolder, match="no folder that can be written to"):
+        writer.check_replaceable(tmp_path / "report")
+
+
+def test_runs_that_end_at_once_leave_one_whole_report(tmp_path: Path) -> None:
+    def end(number: int) -> None:
+        fresh = tmp_path / f"fresh{number}"
+        fresh.mkdir()
+        for name in ("a", "b"):
+            (fresh / name).write_text(str(number))
+        writer._replace(tmp_path / "report", fresh)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(end, range(64)))
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    assert len({path.read_text() for path in (tmp_path / "report").iterdir()}) == 1
