@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from torch_fl_conformance.plugin import INTERRUPTED, USAGE
+
 _PYTEST_USAGE = 4
 
 
@@ -43,6 +45,23 @@ def certify(
     The same as `pytest --pyargs torch_fl_conformance --vendor=VENDOR`; further options go to pytest.
     Exit code: 0 certified, 1 not certified, 2 usage or no plugin, 3 harness error, 130 interrupted.
     """
+    try:
+        sys.exit(_run(vendor, workers, profile, effort, seed, report, rows, in_process, pytest_options))
+    except KeyboardInterrupt:  # before pytest could take it
+        sys.exit(INTERRUPTED)
+
+
+def _run(
+    vendor: str,
+    workers: str | None,
+    profile: str,
+    effort: str,
+    seed: str | None,
+    report: str | None,
+    rows: tuple[str, ...],
+    in_process: bool,
+    pytest_options: tuple[str, ...],
+) -> int:
     import pytest
 
     # A pytest configuration or conftest of the folder one happens to stand in must not bear on the verdict.
@@ -62,4 +81,4 @@ def certify(
     arguments += [f"--row={row}" for row in rows]
     arguments += ["--in-process"] if in_process else []
     code = int(pytest.main([*arguments, *pytest_options]))
-    sys.exit(2 if code == _PYTEST_USAGE else code)
+    return USAGE if code == _PYTEST_USAGE else code

@@ -19,11 +19,11 @@ from torch_fl_reports.writer import write_report
 
 from torch_fl_conformance import completion, terminal
 from torch_fl_conformance.metadata import run_metadata
-from torch_fl_conformance.plugin import holds_suite
+from torch_fl_conformance.plugin import INTERRUPTED, holds_suite
 from torch_fl_conformance.recording import REPORT_ATTRIBUTE, REPRODUCER_FOLDER
 from torch_fl_conformance.settings import RunSettings
 
-CERTIFIED, NOT_CERTIFIED, HARNESS_ERROR, INTERRUPTED = 0, 1, 3, 130
+CERTIFIED, NOT_CERTIFIED, HARNESS_ERROR = 0, 1, 3
 _REGULAR_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 WORKER_DESELECTED = "torch_fl_deselected"
 

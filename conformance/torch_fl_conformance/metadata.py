@@ -67,6 +67,13 @@ def run_metadata(
     }
 
 
+def trial_metadata(settings: RunSettings) -> dict[str, Any]:
+    """The same for a run that has not begun, to see whether it can be reported at all."""
+    return run_metadata(
+        settings, began=0.0, ended=0.0, workers=1, partial=True, interrupted=False, exit_code=1, arguments=()
+    )
+
+
 def environment(pass_env: Sequence[str]) -> dict[str, Any]:
     """The machine and the software that judged; the kit's variables with their values."""
     return {

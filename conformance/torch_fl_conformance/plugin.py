@@ -7,7 +7,7 @@ suite proper begins in `torch_fl_conformance.run`, which a run without --vendor 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ import pytest
 HERE = Path(__file__).parent
 USAGE = 2
 """Exit code for wrong usage and for what is no plugin."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +59,21 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         run.prepare(config)
     except PreflightFailed as failure:
         return _refuse(str(failure))
+    except KeyboardInterrupt:
+        return _refuse("interrupted before any row ran", INTERRUPTED)
     return None
+
+
+@pytest.hookimpl(specname="pytest_cmdline_main", wrapper=True)
+def pytest_torch_fl_main(config: pytest.Config) -> Generator[None, object, object]:
+    """pytest ends with a code of its own where it is interrupted before its session stands."""
+    result = yield
+    if result == pytest.ExitCode.INTERRUPTED and "torch_fl_conformance.run" in sys.modules:
+        from torch_fl_conformance import run
+
+        if run.forget(config):
+            return _refuse("interrupted before any row ran", INTERRUPTED)
+    return result
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,6 +115,8 @@ def _argument_paths(config: pytest.Config) -> Iterator[Path]:
             yield (config.invocation_params.dir / name).resolve()
 
 
-def _refuse(line: str) -> int:
-    sys.stderr.write(f"torch-fl: {line}\n")
-    return USAGE
+def _refuse(line: str, code: int = USAGE) -> int:
+    from torch_fl_spec.printable import printable
+
+    sys.stderr.write(f"torch-fl: {printable(line)}\n")
+    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import tempfile
 from fnmatch import fnmatchcase
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch_fl_reports.writer import REPORT_FILE
+from pydantic import ValidationError
+from torch_fl_reports.writer import NotAReportFolder, assemble, check_replaceable
 from torch_fl_spec import abi, kits
 from torch_fl_spec.loader import PluginRefused
 from torch_fl_spec.rows import UNCLAIMED
@@ -18,7 +20,7 @@ from torch_fl_conformance.driver_client import Driver, DriverConfig
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.failures import DriverError, DriverHung, PreflightFailed, RuleViolated
 from torch_fl_conformance.health import is_healthy
-from torch_fl_conformance.metadata import library_facts, python_folders
+from torch_fl_conformance.metadata import library_facts, python_folders, trial_metadata
 from torch_fl_conformance.settings import RunSettings
 
 PROFILES = ("core", "infer", "train")
@@ -46,8 +48,7 @@ def settle(config: pytest.Config) -> RunSettings:
         raise PreflightFailed(f"{name}: the plugin loads but reports no device")
     vendor = str(described["name"])
     report = (config.invocation_params.dir / (config.getoption("--report") or f"torch-fl-report/{vendor}")).absolute()
-    if report.exists() and not (report / REPORT_FILE).is_file() and not (report.is_dir() and not any(report.iterdir())):
-        raise PreflightFailed(f"--report {report} holds something that is no report; it would not be replaced")
+    _check_report_folder(report)
     settings = RunSettings(
         vendor=vendor,
         profile=profile,
@@ -55,7 +56,7 @@ def settle(config: pytest.Config) -> RunSettings:
         seed=seed,
         in_process=config.getoption("--in-process"),
         report=str(report),
-        staging=tempfile.mkdtemp(prefix=f"torch-fl-{vendor}-"),
+        staging="",
         options=dict(kit.options),
         driver=DriverConfig(**{**vars(driver_config), "watchdog": effort.watchdog}),
         description=described,
@@ -65,7 +66,28 @@ def settle(config: pytest.Config) -> RunSettings:
     for pattern in config.getoption("--row"):
         if not any(row.variant != UNCLAIMED and fits(row.id, pattern) for row in settings.rows):
             raise PreflightFailed(f"--row {pattern}: this plugin has no such row")
-    return settings
+    _check_reportable(name, settings)
+    return dataclasses.replace(settings, staging=tempfile.mkdtemp(prefix=f"torch-fl-{vendor}-"))
+
+
+def _check_report_folder(folder: Path) -> None:
+    """Whether the run will be able to leave its report there; better said before it than after."""
+    try:
+        check_replaceable(folder.resolve())
+    except NotAReportFolder as error:
+        raise PreflightFailed(f"--report: {error}") from None
+    except OSError as error:
+        raise PreflightFailed(f"--report {folder}: {error.strerror}") from None
+
+
+def _check_reportable(name: str, settings: RunSettings) -> None:
+    """Whether what the plugin says of itself has its place in a report."""
+    try:
+        assemble(trial_metadata(settings), [])
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise PreflightFailed(f"{name}: no report can say this of a plugin: {where}: {first['msg']}") from None
 
 
 def fits(row_id: str, pattern: str) -> bool:

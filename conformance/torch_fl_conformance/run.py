@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -21,6 +22,14 @@ def prepare(config: pytest.Config) -> None:
     Raises PreflightFailed with one line for the user.
     """
     config.stash[SETTINGS] = settle(config)
+
+
+def forget(config: pytest.Config) -> bool:
+    """After an end before the session began: leave nothing behind. Whether a run had been prepared."""
+    if SETTINGS not in config.stash:
+        return False
+    shutil.rmtree(config.stash[SETTINGS].staging, ignore_errors=True)
+    return True
 
 
 def register(config: pytest.Config) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch_fl_reports.model import Report, Row
 from torch_fl_reports.summary import summarise
+from torch_fl_spec.printable import printable
 
 from torch_fl_conformance.completion import NO_VERDICT
 
@@ -34,7 +35,7 @@ def show(report: Report, folder: Path, write: Callable[[str], None]) -> None:
     if summary.failing:
         write("")
     verdicts = Counter(row.verdict for row in report.rows)
-    write("rows     " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
+    write("rows     " + (", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()) or "none"))
     write(f"cases    {report.run.cases} in {report.run.seconds:.1f} s, {summary.cases_per_second:.0f} a second")
     write(f"seed     {report.run.seed}")
     write(f"report   {folder / 'report.html'}")
@@ -51,6 +52,6 @@ def _gravity(row: Row) -> int:
 
 
 def _line(row: Row, folder: Path) -> str:
-    message = (row.message or "").splitlines()[0] if row.message else ""
+    message = printable((row.message or "").partition("\n")[0])
     line = f"{row.verdict.upper():<11} {row.id}  {message}"
     return f"{line}  [{folder / row.reproducer}]" if row.reproducer else line

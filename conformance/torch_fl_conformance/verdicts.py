@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_fl_spec.loader import PluginRefused
+from torch_fl_spec.printable import printable
 
 from torch_fl_conformance.failures import DriverCrashed, DriverHung, NotClaimed, RuleViolated
 from torch_fl_conformance.kernel_case import SealBroken
@@ -89,9 +90,9 @@ def _own_traceback(error: BaseException) -> str:
 
 def failure_text(row_id: str, judgement: Judgement, reproducer: Path | None) -> str:
     """The block that the terminal shows for a row that did not pass."""
-    lines = [f"{row_id}: {judgement.verdict}: {judgement.message}"]
+    lines = [f"{row_id}: {judgement.verdict}: {printable(str(judgement.message))}"]
     width = max((len(key) for key in judgement.case), default=0)
-    lines += [f"  {key:<{width}}  {value}" for key, value in judgement.case.items()]
+    lines += [f"  {key:<{width}}  {printable(str(value))}" for key, value in judgement.case.items()]
     if reproducer is not None:
         lines.append(f"  reproducer: {reproducer}")
     if judgement.detail:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,6 +175,44 @@ def test_an_interrupt_gives_130_and_a_report_that_says_so(
     assert [row["id"] for row in report["rows"]] == ["FL-MEM-002"]
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("phase", ["preflight", "start", "certify"])
+def test_an_interrupt_before_the_first_row_gives_130_and_leaves_nothing(
+    good_library: Path, tmp_path: Path, phase: str, workers: tuple[str, ...]
+) -> None:
+    """While the plugin is looked at, while pytest gets ready, and through the other front door."""
+    begins = tmp_path / "begins"
+    (tmp_path / "tmp").mkdir()
+    program = f"import pathlib, sys, time\ndef wait(*_):\n    pathlib.Path({str(begins)!r}).touch(); time.sleep(60)\n"
+    if phase == "start":
+        program += "from torch_fl_conformance import run; run._settle_hypothesis = wait\n"
+    else:
+        program += "from torch_fl_conformance import preflight; preflight.look = wait\n"
+    arguments = [f"--vendor={good_library}", "--report=r", *workers]
+    if phase == "certify":
+        program += f"from torch_fl_spec.cli import main; main({['certify', *arguments[1:], str(good_library)]!r})\n"
+    else:
+        program += f"import pytest; sys.exit(pytest.main({[SUITE, *arguments]!r}))\n"
+    child = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not begins.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    output, _ = child.communicate(timeout=60)
+    assert child.returncode == 130, output
+    assert "interrupted before any row ran" in output
+    assert "Traceback" not in output
+    assert not list((tmp_path / "tmp").glob("torch-fl-*"))
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_harness_error_is_3(
     run_pytest: Pytest, good_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,11 +237,37 @@ def test_collecting_only_writes_no_report(run_pytest: Pytest, good_library: Path
     assert not (tmp_path / "r").exists()
 
 
-def test_a_row_that_does_not_exist_is_a_usage_error(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
+def test_a_row_that_does_not_exist_is_a_usage_error(
+    run_pytest: Pytest, good_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     done = run_pytest(SUITE, f"--vendor={good_library}", "--row=FL-MEM-999", "--report=r")
     assert done.returncode == 2
     assert "FL-MEM-999" in done.stdout + done.stderr
     assert not (tmp_path / "r").exists()
+    assert not list((tmp_path / "tmp").glob("torch-fl-*"))
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_the_run(
+    run_pytest: Pytest, good_library: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "report.json").write_text("{}")
+    for folder, words in (("file/r", "can be written to"), ("file", "holds no report"), ("work", "holds no report")):
+        done = run_pytest(SUITE, f"--vendor={good_library}", f"--report={folder}")
+        assert done.returncode == 2
+        assert words in one_line(done)
+
+
+def test_a_library_whose_name_no_report_can_carry_is_one_line(
+    run_pytest: Pytest, good_library: Path, tmp_path: Path
+) -> None:
+    shutil.copy(good_library, tmp_path / ".hidden.so")
+    done = run_pytest(SUITE, "--vendor=.hidden.so")
+    assert done.returncode == 2
+    assert "subject.files.0.name" in one_line(done)
 
 
 def test_certify_is_the_same_run(good_library: Path, tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,6 @@ def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def full_run(ill_library: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """(report folder, output) of a whole run on the plugin that crashes, hangs and exits."""
-    import subprocess
-    import sys
-
     folder = tmp_path_factory.mktemp("full")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.conformance.short_watchdog"]
     command += [
@@ -68,14 +68,27 @@ def test_every_expected_row_is_there_once_and_none_is_the_suites_fault(full_run:
 
 
 def test_a_failing_row_leaves_a_reproducer_that_crashes_by_itself(full_run: tuple[Path, str]) -> None:
-    import subprocess
-    import sys
 
     folder, _ = full_run
     row = rows_of(folder / "r")["aten::abs/r1/generic/i64"]
     script = folder / "r" / row["reproducer"] / "repro.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.returncode == -11, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+def test_under_gdb_a_reproducer_stops_in_the_plugins_own_frame(full_run: tuple[Path, str]) -> None:
+    folder, _ = full_run
+    row = rows_of(folder / "r")["aten::abs/r1/generic/i64"]
+    script = folder / "r" / row["reproducer"] / "repro.py"
+    command = ["gdb", "-nx", "-batch", "-ex", "run", "-ex", "bt", "--args", sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    if "ptrace: Operation not permitted" in done.stderr or "Could not trace the inferior" in done.stderr:
+        pytest.skip("this machine forbids gdb to trace a process")
+    assert "SIGSEGV" in done.stdout, done.stdout + done.stderr
+    (frame,) = [line for line in done.stdout.splitlines() if line.startswith("#0 ")]
+    assert "crash_run" in frame
+    assert "ill.c:" in frame
 
 
 def test_the_output_names_failing_rows_and_reproducers(full_run: tuple[Path, str]) -> None:
@@ -137,7 +150,6 @@ def test_the_subject_is_bound_by_its_bytes(run_pytest: Pytest, good_library: Pat
 
 def test_a_library_that_the_plugin_brings_is_listed(tmp_path: Path, run_pytest: Pytest) -> None:
     import shutil
-    import subprocess
 
     from .conftest import FAKES, INCLUDES
 
