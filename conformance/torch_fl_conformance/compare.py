@@ -97,12 +97,12 @@ def _within(
         edge = (np.abs(wide) >= limit) & (np.signbit(wide) == np.signbit(target))
         right = right | (near & edge)
         ratio = np.where(near, 0.0, ratio)
-        if flush_out:
-            flushed = np.isfinite(target) & (np.abs(target) - budget < dtype.min_normal) & (wide == 0)
-            right = right | flushed
-            ratio = np.where(flushed, 0.0, ratio)
         if signed_zero:
             right = right & _same_zero(got, rounded)
+        if flush_out:  # a flushed result is zero of either sign
+            flushed = np.isfinite(target) & (target != 0) & (np.abs(target) - budget < dtype.min_normal) & (wide == 0)
+            right = right | flushed
+            ratio = np.where(flushed, 0.0, ratio)
     return right, ratio.astype(np.float64)
 
 

@@ -110,7 +110,7 @@ def upper_half(problem: Problem, x: Values, ideal: Array) -> Array:
 
 def flushed(problem: Problem, x: Values, ideal: Array) -> Array:
     """Undeclared flush to zero."""
-    return np.where(np.abs(ideal) < 2.0**-126, 0, ideal)
+    return np.where(np.abs(ideal) < 2.0**-126, np.copysign(0, ideal), ideal)
 
 
 def rounds_away(problem: Problem, x: Values, ideal: Array) -> Array:

@@ -98,6 +98,8 @@ def test_flushing_is_right_only_when_declared() -> None:
     assert judged(np.array([0.0]), small).mismatch is not None
     assert judged(np.array([0.0]), small, flush_out=True).mismatch is None
     assert judged(np.array([0.0]), np.array([1e-37]), flush_out=True).mismatch is not None
+    assert judged(np.array([0.0]), -small, flush_out=True, signed_zero=True).mismatch is None
+    assert judged(np.array([0.0]), np.array([-0.0]), flush_out=True, signed_zero=True).mismatch is not None
 
 
 def test_one_wrong_element_of_many_fails() -> None:

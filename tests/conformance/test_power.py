@@ -89,6 +89,14 @@ def test_just_beyond_the_budget_is_caught(op: str, seed: int) -> None:
         judge_operator(StretchedDevice(2.5), op, dtypes, seed=seed)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("op", ["mul.Tensor", "add.Tensor", "exp"])
+def test_declared_flushing_passes(op: str, seed: int) -> None:
+    """The same flushing that fails undeclared is right where the row declares FTZ_IN and FTZ_OUT."""
+    device = with_defect(defects.flushed)
+    judge_operator(device(), op, F32, seed=seed, ftz_in=True, ftz_out=True)
+
+
 def test_failing_case_is_small_and_complete() -> None:
     """The message names operator, variant, dtype, index, expected, got and budget; shapes have been shrunk."""
     with pytest.raises(RuleViolated) as caught:
