@@ -15,6 +15,7 @@ ffi = abi.ffi
 
 _MAX_THREADS = 16
 _CYCLES = ("stream", "event", "alloc", "failed_alloc")  # in the order of FLH_CYCLE_*
+_WORK_CYCLES = ("completed", "destroyed", "refused")  # in the order of FLH_WORK*
 
 Loop = Callable[["Session", Mapping[str, Any], Any], dict[str, Any]]
 
@@ -53,6 +54,14 @@ def _cycle(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, 
     what, size = _CYCLES.index(command["what"]), command.get("bytes", 4096)
     root = session.plugin.root
     helper.load().flh_cycle(root, device, what, _threads(command), command["count"], size, out)
+    return {}
+
+
+def _work_cycle(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, Any]:
+    """{"device", "what": "completed" | "destroyed" | "refused", "count", "bytes"}: work that must leave nothing."""
+    device = ffi.cast("fl_device", session.device(command["device"]).handle)
+    what, size = _WORK_CYCLES.index(command["what"]), command.get("bytes", 4096)
+    helper.load().flh_work_cycle(session.plugin.root, device, what, command["count"], size, out)
     return {}
 
 
@@ -110,6 +119,7 @@ def _query_loop(session: Session, command: Mapping[str, Any], out: Any) -> dict[
 LOOPS: dict[str, Loop] = {
     "alloc_storm": _alloc_storm,
     "cycle": _cycle,
+    "work_cycle": _work_cycle,
     "submit_storm": _submit_storm,
     "error_storm": _error_storm,
     "record_storm": _record_storm,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch_fl_spec import abi as header
 
-from torch_fl_conformance.arguments import encode, out, struct
+from torch_fl_conformance.arguments import out, struct
 from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import CallResult
+from torch_fl_conformance.leaks import check_leaks, check_reopening
+from torch_fl_conformance.log_locks import check_log_locks
 from torch_fl_conformance.ordering import eventually, still_pending
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
@@ -221,7 +220,7 @@ def test_a_blocking_call_blocks_no_other(row: Row, abi: Abi) -> None:
         abi.queue("blocked", function, handle, 30_000_000_000)
         row.check(not eventually(lambda: not abi.join("blocked", 0.0)[1], 0.02), f"{function} returned behind a stall")
         try:
-            _everything_else(row, abi, stream, f"another thread is in {function}")
+            _everything_else(row, abi, stream, event, f"another thread is in {function}")
             row.check(abi.join("blocked", 0.0)[1], f"{function} returned behind a stall")
         finally:
             gate.open()
@@ -229,13 +228,18 @@ def test_a_blocking_call_blocks_no_other(row: Row, abi: Abi) -> None:
         row.check(not pending and results[-1].ok, f"{function} did not return after the stream went on")
 
 
-def _everything_else(row: Row, abi: Abi, busy: Any, while_what: str) -> None:
-    """Each call must return within 10 s; `busy` is a stream that is stalled."""
-    other, event, block = abi.stream(), abi.event(), None
+def _everything_else(row: Row, abi: Abi, busy: Any, recorded: Any, while_what: str) -> None:
+    """Each call must return within 10 s; `busy` is a stream that is stalled, `recorded` an event recorded in it."""
+    other, waiter, event, block = abi.stream(), abi.stream(), abi.event(), None
     may_wait = abi.device_info("d0")["alloc_may_wait"]
     names = [abi.driver.name(stem) for stem in "sebm"]
     calls: list[tuple[str, tuple[Any, ...]]] = [
         ("stream.query", (busy,)),
+        ("stream.sync", (busy, 0)),
+        ("device.sync", ("d0", 0)),
+        ("event.query", (recorded,)),
+        ("event.sync", (recorded, 0)),
+        ("stream.wait_event", (waiter, recorded)),
         ("event.record", (event, busy)),
         ("event.query", (event,)),
         ("stream.wait_event", (other, abi.event())),
@@ -262,7 +266,10 @@ def _everything_else(row: Row, abi: Abi, busy: Any, while_what: str) -> None:
         abi.queue("other", fn, *args_of)
         results, pending = abi.join("other", 10.0)
         row.check(not pending, f"{fn} does not return while {while_what}")
-        fine = results[-1].ok or (fn.endswith(".query") and results[-1].status == header.FL_NOT_READY)
+        polls = fn.endswith(".sync") and args_of[-1] == 0
+        fine = results[-1].ok or results[-1].status == (
+            header.FL_NOT_READY if fn.endswith(".query") else header.FL_TIMEOUT if polls else header.FL_OK
+        )
         row.check(fine, f"{results[-1]} while {while_what}, expected OK")
     payload = Affine.of(abi)
     if payload is not None:
@@ -281,53 +288,27 @@ def test_callbacks_run_without_locks(row: Row, abi: Abi, fresh_driver: FreshDriv
         row.check(eventually(lambda: gate.state()["entered"]), "a host task on an idle stream never ran")
         row.label("host task", "gated")
         try:
-            _everything_else(row, abi, stream, "a host task of the device is running")
+            event = abi.event()
+            abi.record(event, stream)
+            _everything_else(row, abi, stream, event, "a host task of the device is running")
         finally:
             gate.open()
         abi.sync(stream)
     row.require("log")
     row.label("log")
-    _log_under_lock(row, fresh_driver)
-
-
-def _log_under_lock(row: Row, fresh_driver: FreshDriver) -> None:
-    """One thread makes calls while it holds the lock that the log function takes: a deadlock if locks nest."""
-    abi = Abi(fresh_driver(log=True))
-    args = struct("fl_mem_alloc_args", {"bytes": 4096})
-    refused = struct("fl_mem_alloc_args", {"bytes": 0})
-    rounds = 100
-    row.case(what="log function", rounds=rounds)
-    for _ in range(rounds):
-        name = abi.driver.name("b")
-        for thread, lock in (("holder", True), ("logger", False)):
-            block = f"{thread} {name}"
-            calls = [("memory.alloc", "d0", args, out("uint64_t", save=block)), ("memory.free", "d0", block, 4096)]
-            calls += [("memory.alloc", "d0", refused, out("uint64_t"))]
-            for fn, *values in calls:
-                command = {"do": "call", "fn": fn, "args": [encode(value) for value in values], "thread": thread}
-                abi.driver.execute({**command, "log_lock": lock})
-    for thread in ("holder", "logger"):
-        results, pending = abi.join(thread, 20.0)
-        row.check(
-            not pending,
-            "the log function is called with a lock held: calls of two threads wait for each other",
-            thread=thread,
-        )
-        row.check(len(results) == 3 * rounds, "calls were lost", thread=thread)
+    check_log_locks(row, fresh_driver)
 
 
 @rule("FL-THREAD-005", exclusive=True)
-def test_destroy_returns_and_nothing_leaks(row: Row, abi: Abi, effort: Effort) -> None:
+def test_destroy_returns_and_nothing_leaks(row: Row, abi: Abi, fresh_driver: FreshDriver, effort: Effort) -> None:
     """Destroy with pending work returns at once and the work completes; cycles leave no bytes, threads or files."""
     if gates_work(abi):
         row.require("gated")
         _destroy_behind_gate(row, abi)
     row.require("leak slopes")
     row.label("leak slopes")
-    cycles = {"stream": effort.pick(100, 600), "event": effort.pick(2000, 20_000), "alloc": effort.pick(2000, 20_000)}
-    cycles["failed_alloc"] = cycles["record"] = cycles["alloc"]
-    for what, count in cycles.items():
-        _leak_slope(row, abi, what, count)
+    check_leaks(row, abi, effort)
+    check_reopening(row, fresh_driver, effort)
 
 
 def _destroy_behind_gate(row: Row, abi: Abi) -> None:
@@ -361,50 +342,6 @@ def _destroy_behind_gate(row: Row, abi: Abi) -> None:
 
 def _ran(abi: Abi, counter: str) -> Callable[[], bool]:
     return lambda: bool(abi.count(counter)["calls"])
-
-
-def _leak_slope(row: Row, abi: Abi, what: str, count: int) -> None:
-    """Six windows of cycles after a warm-up: the median step of every resource is 0, or noise."""
-    samples: list[dict[str, int]] = []
-    command: dict[str, Any] = {"do": "loop", "name": "cycle", "device": 0, "what": what, "threads": 1, "bytes": 4096}
-    if what == "failed_alloc":
-        command["bytes"] = 1 << 62
-    if what == "record":
-        timed = {name: abi.event(timing=True).ref for name in ("start", "end")}
-        command = {"do": "loop", "name": "elapsed_storm", "stream": abi.stream().ref, **timed}
-    for window in range(7):
-        row.case(cycles=count, what=what, window=window)
-        outcome = abi.driver.execute({**command, "count": count}, timeout=120.0)
-        row.count(count)
-        row.check(not outcome["failures"] and not outcome["wrong"], f"a cycle ({what}) failed", **outcome)
-        if window >= 1:
-            samples.append(_resources(abi))
-    # Threads of destroyed streams may take a moment to end.
-    settled = eventually(lambda: _resources(abi)["threads"] <= samples[0]["threads"] + 2, 5.0)
-    row.check(settled, "threads pile up over create-destroy cycles", what=what, cycles=count, samples=samples)
-    for resource, noise in (("device bytes", 0.0), ("files", 0.0), ("resident bytes", 16.0)):
-        steps = [later[resource] - earlier[resource] for earlier, later in itertools.pairwise(samples)]
-        per_cycle = statistics.median(steps) / count
-        row.check(
-            per_cycle <= noise,
-            f"{resource} leak over cycles of a call and its opposite",
-            what=what,
-            bytes_or_items_per_cycle=per_cycle,
-            cycles=count,
-            steps=steps,
-        )
-
-
-def _resources(abi: Abi) -> dict[str, int]:
-    proc = Path("/proc") / str(abi.driver.pid)
-    free, total = abi.mem_info("d0")
-    status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines() if ":" in line)
-    return {
-        "device bytes": total - free,
-        "files": len(list((proc / "fd").iterdir())),
-        "threads": int(status["Threads"]),
-        "resident bytes": int(status["RssAnon"].split()[0]) * 1024,
-    }
 
 
 @rule("FL-THREAD-008")

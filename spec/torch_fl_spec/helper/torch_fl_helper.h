@@ -68,6 +68,13 @@ void flh_alloc_storm(const fl_plugin* plugin, fl_device device, uint64_t threads
 void flh_cycle(const fl_plugin* plugin, fl_device device, uint64_t what, uint64_t threads, uint64_t count,
                uint64_t bytes, flh_outcome* out);
 
+#define FLH_WORK 0           /* copies, fill, host task, record and wait that complete */
+#define FLH_WORK_DESTROYED 1 /* the same in a stream and with an event that are destroyed at once */
+#define FLH_WORK_REFUSED 2   /* calls of every kind that must fail; wrong: those that didn't */
+/* `count` times; the memory of `bytes` that they work on is gone in the end. */
+void flh_work_cycle(const fl_plugin* plugin, fl_device device, uint64_t what, uint64_t count, uint64_t bytes,
+                    flh_outcome* out);
+
 /* Thread k submits host tasks with tickets k * count ... and, where base is not 0, after each of them a fill of
  * the 64-bit word k at base with 1, 2, ... */
 void flh_submit_storm(const fl_plugin* plugin, fl_stream stream, flh_record* record, uint64_t threads, uint64_t count,

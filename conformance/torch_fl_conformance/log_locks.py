@@ -1,0 +1,101 @@
+"""The log function is called with no lock of the plugin held: calls that log race with a host that holds its own lock.
+
+One thread ("holder") makes its calls while it holds the lock that the log function takes, another ("logger") makes
+calls that log. If the plugin logs under a lock that the holder's call needs, the two wait for each other for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch_fl_spec import abi as header
+
+from torch_fl_conformance.arguments import encode, out, struct
+from torch_fl_conformance.facade import Abi
+from torch_fl_conformance.fixtures import FreshDriver
+from torch_fl_conformance.row import Row
+
+ROUNDS = 100
+FAILURES = 20
+REASON = "the log function is called with a lock held: calls of two threads wait for each other"
+
+Call = tuple[Any, ...]
+
+
+def check_log_locks(row: Row, fresh_driver: FreshDriver) -> None:
+    """Allocations, refusals, pinned memory; open and close; the failure of a stream."""
+    abi = Abi(fresh_driver(log=True))
+    row.case(what="log function", calls="memory", rounds=ROUNDS)
+    _race(row, abi, ROUNDS, _memory(abi), _memory(abi))
+    if len(abi.devices) > 1:
+        row.case(what="log function", calls="open and close", rounds=ROUNDS // 4)
+        _race(row, abi, ROUNDS // 4, _reopen("d0"), _reopen("d1"))
+    if "fl.fault" in abi.driver.describe()["extensions"]:
+        for number in range(FAILURES):
+            row.case(what="log function", calls="a failing stream", number=number)
+            _failing_stream(row, abi)
+
+
+def _memory(abi: Abi) -> Callable[[str], list[Call]]:
+    args = struct("fl_mem_alloc_args", {"bytes": 4096})
+    refused = struct("fl_mem_alloc_args", {"bytes": 0})
+    pinned = "fl.pinned" in abi.driver.describe()["extensions"]
+
+    def calls(name: str) -> list[Call]:
+        made: list[Call] = [
+            ("memory.alloc", "d0", args, out("uint64_t", save=f"block {name}")),
+            ("memory.free", "d0", f"block {name}", 4096),
+            ("memory.alloc", "d0", refused, out("uint64_t")),
+        ]
+        if pinned:
+            made += [
+                ("pinned.alloc", "d0", 4096, out("void*", save=f"pinned {name}")),
+                ("pinned.free", "d0", f"pinned {name}"),
+            ]
+        return made
+
+    return calls
+
+
+def _reopen(device: str) -> Callable[[str], list[Call]]:
+    opened = ("device.open", int(device[1:]), struct("fl_device_open_args"), out("fl_device", save=device))
+    return lambda _: [("device.close", device), opened]
+
+
+def _race(
+    row: Row, abi: Abi, rounds: int, holder: Callable[[str], list[Call]], logger: Callable[[str], list[Call]]
+) -> None:
+    """The same number of rounds on both threads; every call must return within the time."""
+    queued = {"holder": 0, "logger": 0}
+    for _ in range(rounds):
+        for thread, calls, lock in (("holder", holder, True), ("logger", logger, False)):
+            for call in calls(abi.driver.name(thread)):
+                _queue(abi, thread, call, lock)
+                queued[thread] += 1
+    for thread, count in queued.items():
+        results, pending = abi.join(thread, 20.0)
+        row.check(not pending, REASON, thread=thread)
+        row.check(len(results) == count, "calls were lost", thread=thread)
+
+
+def _queue(abi: Abi, thread: str, call: Call, lock: bool) -> None:
+    command = {"do": "call", "fn": call[0], "args": [encode(value) for value in call[1:]], "thread": thread}
+    abi.driver.execute({**command, "log_lock": lock})
+
+
+def _failing_stream(row: Row, abi: Abi) -> None:
+    """A stream fails, and may say so, while another thread asks after it under the lock."""
+    stream, block = abi.stream(), abi.alloc("d0", 64)
+    abi.ok("fault.delay_next", stream, 2_000_000)
+    abi.ok("fault.fail_next", stream, header.FL_ASYNC_FAILURE)
+    for _ in range(40):
+        _queue(abi, "holder", ("stream.query", stream), lock=True)
+    abi.call("memory.fill", stream, block, 0, 1, 1, 64)
+    for _ in range(40):
+        _queue(abi, "holder", ("stream.query", stream), lock=True)
+    _, pending = abi.join("holder", 20.0)
+    row.check(not pending, REASON, call="stream.query of a stream that fails")
+    abi.call("stream.sync", stream, 20_000_000_000, timeout=20.0)
+    abi.destroy(stream)
+    abi.free(block)
