@@ -102,6 +102,7 @@ def _check_distribution(row: KernelRow, operator: Operator, claim: Claim, sample
         )
     _check_serial(row, operator, sample)
     if is_normal:
+        _check_moments(row, operator, sample)
         _check_tails(row, operator, sample)
 
 
@@ -114,17 +115,30 @@ def _check_serial(row: KernelRow, operator: Operator, sample: Array) -> None:
             row.fail(f"{operator.op}: serial correlation {r:.4f} at lag {lag}", violates=_RULE)
 
 
+def _check_moments(row: KernelRow, operator: Operator, sample: Array) -> None:
+    """Mean and variance, each within 5 of its own standard deviations (1 and sqrt(2) over the root of the count)."""
+    for what, got, due, spread in (
+        ("mean", float(sample.mean()), 0.0, 1.0),
+        ("variance", float(np.mean(sample**2)), 1.0, math.sqrt(2)),
+    ):
+        limit = 5.0 * spread / math.sqrt(sample.size)
+        if abs(got - due) > limit:
+            row.fail(f"{operator.op}: the {what} is {got:.5f}, expected {due} within {limit:.5f}", violates=_RULE)
+
+
 def _check_tails(row: KernelRow, operator: Operator, sample: Array) -> None:
     """Counts beyond 3 and 4 standard deviations are Poisson: P(k | mean) must not fall below ALPHA."""
     for edge in (3.0, 4.0):
-        for side in (-1, 1):
-            mean = sample.size * 0.5 * math.erfc(edge / math.sqrt(2))
-            count = int(np.sum(sample * side > edge))
+        for side in (-1, 0, 1):  # 0: both, where each alone holds too few
+            values = np.abs(sample) if side == 0 else sample * side
+            mean = sample.size * (0.5 if side else 1.0) * math.erfc(edge / math.sqrt(2))
+            count = int(np.sum(values > edge))
             low = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count + 1))
             above = mean + 6 * math.sqrt(mean) + 6
+            where = f"{side * edge:+g}" if side else f"+-{edge:g}"
             if (mean > 14 and low < ALPHA) or count > above:
                 row.fail(
-                    f"{operator.op}: {count} of {sample.size} elements beyond {side * edge:+g}, expected {mean:.1f}",
+                    f"{operator.op}: {count} of {sample.size} elements beyond {where}, expected {mean:.1f}",
                     violates=_RULE,
                 )
 

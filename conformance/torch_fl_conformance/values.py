@@ -85,9 +85,16 @@ def generate(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Arra
     if dtype.kind == "bool":
         if draw.regime == "constant":
             return np.full(shape, bool(rng.integers(2)))
-        return np.asarray(rng.integers(0, 2, shape).astype(np.bool_))
+        return _thinned(np.asarray(rng.integers(0, 2, shape).astype(np.bool_)), draw, rng)
     values = _floats(dtype, shape, draw, rng) if dtype.is_float else _integers(dtype, shape, draw, rng)
-    return _into_domain(values.reshape(shape), dtype, draw, rng)
+    return _thinned(_into_domain(values.reshape(shape), dtype, draw, rng), draw, rng)
+
+
+def _thinned(values: Array, draw: Draw, rng: Rng) -> Array:
+    """Domain `sparse`: about 0.7 of `terms` elements stay, so that one that is overlooked shows."""
+    if draw.domain != "sparse":
+        return values
+    return np.where(rng.uniform(0, 1, values.shape) < 0.7 / draw.terms, values, np.zeros((), values.dtype))
 
 
 def _indices(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:

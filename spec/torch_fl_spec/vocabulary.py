@@ -56,6 +56,7 @@ DOMAINS: dict[str, str] = {
     "nonnegative": "no negative value in integer rows",
     "castable": "floating values whose truncation lies in the range of the integer output dtype",
     "in_range_product": "values whose products stay in the normal range in every order",
+    "sparse": "zeros among which about one output in two meets another value",
     "index": "integers in [0, size of the indexed dimension)",
 }
 
