@@ -27,7 +27,7 @@ from torch_fl_conformance.transcript import Transcript
 MEMORY_BYTES = 1 << 30  # address space only: pages are committed when touched
 MOST_PRINTED = 1 << 24  # bytes kept of what a plugin prints; only the last of them are ever shown
 
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "TORCH_FL_CACHE")
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "TORCH_FL_CACHE", "CC")
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,16 @@ class Driver:
             self.load()
 
     def start_empty(self) -> set[str]:
-        """Start the process without the plugin; returns the files mapped into it."""
+        """Start the process without the plugin; returns the files mapped into it.
+
+        Raises DriverError where it does not come up, which no plugin is to blame for.
+        """
         self._spawn()
         self.starts += 1
-        self._exchange({"do": "prepare"}, self.config.watchdog)
+        try:
+            self._exchange({"do": "prepare"}, self.config.watchdog)
+        except DriverCrashed as crash:
+            raise DriverError(f"the driver process did not start: {crash.stderr_tail}") from None
         return self.maps()
 
     def load(self) -> None:

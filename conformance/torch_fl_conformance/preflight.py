@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from torch_fl_reports.writer import NotAReportFolder, assemble, check_replaceable
-from torch_fl_spec import abi, kits
+from torch_fl_spec import abi, helper, kits
 from torch_fl_spec.loader import PluginRefused
 from torch_fl_spec.rows import UNCLAIMED
 
@@ -35,7 +35,8 @@ def settle(config: pytest.Config) -> RunSettings:
     try:
         kit = kits.resolve(name)
         library = kits.build(kit)
-    except kits.KitError as error:
+        helper.library_path()
+    except (kits.KitError, helper.HelperUnavailable) as error:
         raise PreflightFailed(str(error)) from None
     driver_config = DriverConfig(
         library=str(library),

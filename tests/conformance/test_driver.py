@@ -112,6 +112,14 @@ def test_a_hang_is_killed_and_shows_stacks(ill_library: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_a_process_that_does_not_start_is_no_crash_of_the_plugin(
+    good_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(DriverError, match=r"(?s)did not start.*no C compiler"):
+        Driver(DriverConfig(str(good_library))).describe()
+
+
 def test_after_a_crash_the_next_command_has_a_fresh_process(driver: Driver) -> None:
     with pytest.raises(DriverCrashed):
         run_kernel(driver, "aten::abs")

@@ -111,6 +111,16 @@ def test_a_query_that_hangs_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
         preflight.look(DriverConfig(str(library), watchdog=1.0), "it")
 
 
+def test_a_machine_without_a_compiler_is_told_what_to_install(
+    run_pytest: Pytest, good_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_FL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    done = run_pytest(SUITE, f"--vendor={good_library}")
+    assert done.returncode == 2
+    assert one_line(done).startswith("torch-fl: no C compiler: 'no-such-compiler' is not on PATH")
+
+
 def test_text_is_no_library(run_pytest: Pytest, tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("hello")
     done = run_pytest(SUITE, "--vendor=text.so")

@@ -24,7 +24,7 @@ class HelperUnavailable(Exception):
 
 
 def _compiler() -> str:
-    name = os.environ.get("CC", "cc").split()[0]
+    name = (os.environ.get("CC", "").split() or ["cc"])[0]
     found = shutil.which(name)
     if found is None:
         raise HelperUnavailable(
