@@ -3,7 +3,8 @@
 It obeys commands of `torch_fl_spec.session.Session` that come through a pipe and answers through another;
 stdout and stderr belong to whatever the plugin prints. Bulk bytes live in one shared memory object.
 Messages are {"token", "command"}: {"do": "prepare"}, answered once everything but the plugin is loaded; {"do":
-"load", ...arguments of Session}, answered by {"ok": {}} or {"refused": [reasons]}; then commands, answered by {"ok":
+"load", ...arguments of Session}, answered by {"ok": {"state_changed": what of the process loading and the query have
+changed}} or {"refused": [reasons]}; then commands, answered by {"ok":
 result}, or by {"error": traceback} when Python's side failed. Each answer repeats its command's token.
 """
 
@@ -51,6 +52,7 @@ def _load(commands: int, answers: int, buffer: mmap.mmap) -> Any:
     from torch_fl_spec import helper
     from torch_fl_spec.loader import PluginRefused
     from torch_fl_spec.session import Session
+    from torch_fl_spec.session_process import process_state
 
     helper.load()
     refuse_oracles()
@@ -58,7 +60,9 @@ def _load(commands: int, answers: int, buffer: mmap.mmap) -> Any:
     message = wire.receive(commands)
     token, request = message["token"], message["command"]
     try:
+        before = process_state()
         session = Session(**{key: value for key, value in request.items() if key != "do"})
+        changed = sorted(name for name, value in process_state().items() if value != before[name])
         session.attach_memory(buffer)
     except PluginRefused as refusal:
         wire.send(answers, {"token": token, "refused": list(refusal.reasons)})
@@ -66,7 +70,7 @@ def _load(commands: int, answers: int, buffer: mmap.mmap) -> Any:
     except Exception:
         wire.send(answers, {"token": token, "error": traceback.format_exc()})
         raise wire.Closed from None
-    wire.send(answers, {"token": token, "ok": {}})
+    wire.send(answers, {"token": token, "ok": {"state_changed": changed}})
     return session
 
 

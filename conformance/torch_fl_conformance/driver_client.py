@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from torch_fl_spec.loader import PluginRefused
+from torch_fl_spec.loader import HOST_NAME, PluginRefused
 from torch_fl_spec.printable import printable
 
 from torch_fl_conformance import wire
@@ -38,6 +38,7 @@ class DriverConfig:
     options: str = ""
     grease: bool = True
     host_minor: int = 0
+    host_name: str | None = HOST_NAME
     mask: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()  # variables of the judge's environment that the kit names
     env: Mapping[str, str] = field(default_factory=dict)  # further variables, set as given
@@ -51,6 +52,7 @@ class DriverConfig:
             "options": self.options,
             "grease": self.grease,
             "host_minor": self.host_minor,
+            "host_name": self.host_name,
             "mask": list(self.mask),
             "log": self.log,
         }
@@ -158,9 +160,10 @@ class Driver:
             raise DriverError(f"the driver process did not start: {crash.stderr_tail}") from None
         return self.maps()
 
-    def load(self) -> None:
-        """Load the plugin; raises PluginRefused."""
-        self._exchange({"do": "load", **self.config.session_arguments()}, self.config.watchdog)
+    def load(self) -> list[str]:
+        """Load the plugin; returns what of the process that has changed (see flh_state); raises PluginRefused."""
+        answer = self._exchange({"do": "load", **self.config.session_arguments()}, self.config.watchdog)
+        return list(answer["state_changed"])
 
     def stop(self) -> None:
         """End the process: it gets 2 s to leave by itself after its pipe closed, then it is killed."""

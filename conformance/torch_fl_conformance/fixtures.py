@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from torch_fl_spec.loader import HOST_NAME
 from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_conformance.driver_client import Driver
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import numpy
 
 FreshDriver = Callable[..., Driver]
-"""fresh_driver(*, host_minor=0, mask=(), grease=True, log=False, options=None, env=None) -> Driver"""
+"""fresh_driver(*, host_minor=0, host_name="torch-fl", mask=(), grease=True, log=False, options=None, env=None)"""
 
 
 @pytest.fixture(scope="session")
@@ -126,6 +127,7 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
         def make(
             *,
             host_minor: int = 0,
+            host_name: str | None = HOST_NAME,
             mask: tuple[str, ...] = (),
             grease: bool = True,
             log: bool = False,
@@ -135,6 +137,7 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
             config = dataclasses.replace(
                 settings.driver,
                 host_minor=host_minor,
+                host_name=host_name,
                 mask=mask,
                 grease=grease,
                 log=log,

@@ -60,6 +60,7 @@ def _device(device: str) -> list[Sample]:
         Sample("device.sync", lambda o: [device, 10_000_000_000], (0,)),
         Sample("memory.info", lambda o: [device, out("uint64_t"), out("uint64_t")], (0, 1, 2)),
         Sample("root.get_extension", _extension, (0, 2)),
+        Sample("root.query", lambda o: [struct("fl_host", {}, **o), out("const fl_plugin*")], (0, 1), "fl_host"),
     ]
 
 

@@ -19,6 +19,7 @@ from .printable import is_printable
 ffi = abi.ffi
 
 QUERY = "fl_plugin_query_v1"
+HOST_NAME = "torch-fl"
 
 #: Slots of the root's sub-tables and of the root itself; together with the query 26 functions, all
 #: mandatory [FL-VERSION-005].
@@ -90,13 +91,14 @@ def _check_struct(pointer: Any, struct: str, where: str) -> list[str]:
 
 
 class Plugin:
-    """A loaded plugin: path, name, version, header_id, minor, table (name -> function or None)."""
+    """A loaded plugin: path, name, version, header_id, minor, table (name -> function or None), query."""
 
-    def __init__(self, path: Path, root: Any, table: dict[str, Any], mask: frozenset[str]) -> None:
+    def __init__(self, path: Path, root: Any, table: dict[str, Any], mask: frozenset[str], query: Any) -> None:
         self.path = path
         self.root = root
         self.table = table
         self.mask = mask
+        self.query = query
         self.name = text_at(root.name) or ""
         self.version = text_at(root.version) or ""
         self.header_id = text_at(root.header_id) or ""
@@ -185,9 +187,9 @@ def _open_library(path: Path) -> Any:
         ) from None
 
 
-def _query(query: Any, path: Path, host_minor: int, log: tuple[Any, Any] | None) -> Any:
+def _query(query: Any, path: Path, host_minor: int, log: tuple[Any, Any] | None, host_name: str | None) -> Any:
     host = ffi.new("fl_host*", {"struct_size": ffi.sizeof("fl_host"), "kind": abi.FL_KIND_HOST})
-    name = ffi.new("char[]", b"torch-fl")
+    name = ffi.NULL if host_name is None else ffi.new("char[]", host_name.encode())
     host.minor, host.name = host_minor, name
     if log is not None:
         host.log, host.log_user = log
@@ -224,15 +226,22 @@ def _check_strings(root: Any) -> list[str]:
     return reasons
 
 
-def load(path: str | Path, host_minor: int = 0, log: tuple[Any, Any] | None = None, mask: Iterable[str] = ()) -> Plugin:
+def load(
+    path: str | Path,
+    host_minor: int = 0,
+    log: tuple[Any, Any] | None = None,
+    mask: Iterable[str] = (),
+    host_name: str | None = HOST_NAME,
+) -> Plugin:
     """Load a plugin library and check it; raises PluginRefused.
 
-    host_minor is what the host claims to be (informational, FL-VERSION-002). log: (C function of type
+    host_minor and host_name are what the host claims to be (informational, FL-VERSION-002). log: (C function of type
     fl_log_fn, user pointer) or None. mask: functions ("stream.query") and extensions ("fl.pinned") that
     are treated as if the plugin lacked them.
     """
     path, hidden = Path(path), frozenset(mask)
-    root = _query(_open_library(path), path, host_minor, log)
+    query = _open_library(path)
+    root = _query(query, path, host_minor, log, host_name)
     reasons = _check_struct(root, "fl_plugin", "the root table")
     if reasons:
         raise PluginRefused(reasons)
@@ -258,4 +267,4 @@ def load(path: str | Path, host_minor: int = 0, log: tuple[Any, Any] | None = No
         )
     if reasons:
         raise PluginRefused(reasons)
-    return Plugin(path, root, table, hidden)
+    return Plugin(path, root, table, hidden, query)

@@ -31,7 +31,7 @@ from . import (
     session_process,
     session_tasks,
 )
-from .loader import Plugin, PluginRefused, load
+from .loader import HOST_NAME, Plugin, PluginRefused, load
 from .session_args import CommandError, Frame
 from .session_calls import Live
 from .session_memory import HostBuffer
@@ -48,7 +48,7 @@ class Session:
     """A loaded plugin with everything that commands have created in it.
 
     library: the plugin. options: device_open's "key=value;..." string. grease: see session_args.
-    host_minor, mask: see loader.load. grease_seed: all of GREASE derives from it and the command's number.
+    host_minor, host_name, mask: see loader.load. grease_seed: all of GREASE derives from it and the command's number.
     log: give the plugin a log function (the helper's) instead of NULL.
     """
 
@@ -61,13 +61,14 @@ class Session:
         mask: Iterable[str] = (),
         grease_seed: int = 0,
         log: bool = False,
+        host_name: str | None = HOST_NAME,
     ) -> None:
         self.options = options
         self.grease = grease
         self.grease_seed = grease_seed
         log_function = session_tasks.log_function() if log else None
-        self.plugin: Plugin = load(library, host_minor, log_function, mask)
-        self.functions: dict[str, Any] = dict(self.plugin.table)
+        self.plugin: Plugin = load(library, host_minor, log_function, mask, host_name)
+        self.functions: dict[str, Any] = {**self.plugin.table, "root.query": self.plugin.query}
         self.references: dict[str, int] = {}
         self.live = Live()
         self.buffers: dict[str, HostBuffer] = {}

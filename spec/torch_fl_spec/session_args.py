@@ -203,8 +203,8 @@ class Frame:
                 kind = abi.FL_KIND_EXT_NODE_FIRST + 512 + self._rng.randrange(1 << 16)
             size = node.get("size", 24 + (8 * self._rng.randrange(4) if self._rng is not None else 0))
             loan = self.loan(max(size, 24), POISON)
-            flags = abi.FL_EXT_REQUIRED if node.get("required") else 0
-            head = {"struct_size": size, "kind": kind, "flags": flags, "pad": 0, "next": first}
+            flags = node.get("flags", 0) | (abi.FL_EXT_REQUIRED if node.get("required") else 0)
+            head = {"struct_size": size, "kind": kind, "flags": flags, "pad": node.get("pad", 0), "next": first}
             self.write(loan.pointer, ffi.typeof("fl_ext"), head)
             first = int(ffi.cast("uintptr_t", loan.pointer))
         return first

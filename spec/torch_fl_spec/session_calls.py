@@ -119,8 +119,8 @@ def _call(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     """One call: {"do": "call", "fn": table name, "args": [ARG], "err": ERR}.
 
     ARG: number | null | {"ref": name} | {"string": text} | {"host": buffer, "offset": n} |
-    {"memory": [offset, length]} |
-    {"struct": C name, "fields": {..}, "size", "kind", "tail", "guard", "next": [{"kind", "required"}]} |
+    {"memory": [offset, length]} | {"struct": C name, "fields": {..}, "size", "kind", "tail", "guard",
+    "next": [{"kind", "required", "flags", "pad"}]} |
     {"out": C type, "save", "fill", "size", "kind", "guard"} | {"array": [ARG], "ctype": C type} |
     {"task": "gate"|"ticket"|"count"|"stamp", "name": n, "value": v} (stands for two parameters).
     Fields of union type take {member: ARG}, of struct type {field: ARG}.

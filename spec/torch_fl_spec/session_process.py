@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 ffi = abi.ffi
 
 
-def _state() -> dict[str, int]:
+def process_state() -> dict[str, int]:
+    """Digests of what a plugin must leave as it is; see flh_state."""
     out = ffi.new("flh_state*")
     helper.load().flh_process_state(out)
     return {name: int(getattr(out, name)) for name in fields_of("flh_state")}
@@ -32,7 +33,7 @@ class Watch:
 
     def __init__(self, command: Mapping[str, Any]) -> None:
         self._lock = bool(command.get("log_lock"))
-        self._before = _state() if command.get("state") else None
+        self._before = process_state() if command.get("state") else None
         if self._lock:
             helper.load().flh_log_lock()
 
@@ -42,7 +43,7 @@ class Watch:
             helper.load().flh_log_unlock()
         if self._before is None:
             return {}
-        after = _state()
+        after = process_state()
         return {"state_changed": [name for name, value in after.items() if value != self._before[name]]}
 
 
@@ -51,7 +52,7 @@ def _process_state(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
 
     signal_mask and floating_point are the calling thread's.
     """
-    return dict(_state())
+    return process_state()
 
 
 def _entries(folder: str) -> int:

@@ -6,16 +6,20 @@ from typing import Any
 
 from torch_fl_spec import abi as header
 
-from torch_fl_conformance.arguments import array, encode, out, struct
-from torch_fl_conformance.calls import result_of
+from torch_fl_conformance.arguments import array, encode, out, struct, text
+from torch_fl_conformance.calls import abi_call, result_of
 from torch_fl_conformance.chapters.test_stream import gates_work
+from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
+from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import CallResult
 from torch_fl_conformance.payload import Affine
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 from torch_fl_conformance.surface import WORDS, Sample, samples
+
+UNWRITTEN = int.from_bytes(b"\xa5" * 8, "little", signed=True)  # what the driver fills vendor_code with
 
 
 def _failing(abi: Abi) -> list[tuple[str, list[Any]]]:
@@ -33,7 +37,7 @@ def _without(sample: Sample, position: int) -> list[Any]:
 
 
 @rule("FL-ERROR-001")
-def test_failures_come_with_text(row: Row, abi: Abi, effort: Effort) -> None:
+def test_failures_come_with_text(row: Row, abi: Abi, fresh_driver: FreshDriver, effort: Effort) -> None:
     """NULL err, every capacity, a text that is cut at a character's boundary, and one's own text in each thread."""
     for fn, args in _failing(abi):
         row.case(call=fn, err="NULL")
@@ -53,6 +57,7 @@ def test_failures_come_with_text(row: Row, abi: Abi, effort: Effort) -> None:
                 expected=whole,
                 got=cut.message,
             )
+    _wide_characters(row, fresh_driver())
     for threads in (1, 2, 8):
         count = effort.pick(5_000, 100_000)
         row.case(loop="error_storm", threads=threads, count=count)
@@ -65,11 +70,34 @@ def test_failures_come_with_text(row: Row, abi: Abi, effort: Effort) -> None:
         )
 
 
+def _wide_characters(row: Row, driver: Driver) -> None:
+    """The refusal of an option names it, so that its text has characters of 2, 3 and 4 bytes to cut at."""
+    key = "größe_ключ_値_🜁"
+    args = struct("fl_device_open_args", {"options": text(f"{key}=1")})
+    row.case(call="device.open", option=key)
+    whole = abi_call(driver, "device.open", 0, args, out("fl_device"))
+    _check_text(row, whole, 1024)
+    row.check(key in whole.message, "the refusal of an unknown option does not name it", message=whole.message)
+    raw = whole.message.encode()
+    for capacity in range(1, len(raw) + 3):
+        row.case(call="device.open", option=key, capacity=capacity)
+        cut = abi_call(driver, "device.open", 0, args, out("fl_device"), err={"capacity": capacity, "guard": True})
+        _check_text(row, cut, capacity)
+        expected = raw[: capacity - 1].decode("utf-8", "ignore")
+        row.check(
+            cut.message == expected,
+            "a text is not cut at the last boundary between characters that fits",
+            expected=expected,
+            got=cut.message,
+        )
+
+
 def _check_text(row: Row, result: CallResult, capacity: int) -> None:
     row.check(not result.ok, f"{result.fn} with a NULL argument returned OK")
     error = result.err or {}
     row.check(error, f"{result.fn} failed and left the error struct empty")
     row.check(error["code"] == result.status, f"{result.fn}: err.code is not the returned status", **error)
+    row.check(error["vendor_code"] != UNWRITTEN, f"{result.fn}: vendor_code was not written; 0 says that there is none")
     row.check(error["intact"], f"{result.fn} wrote beyond the error struct or its message's capacity", **error)
     row.check(error["terminated"], f"{result.fn}: message is not NUL-terminated at `length`", **error)
     row.check(error["tail_untouched"], f"{result.fn} wrote behind the end of its text", **error)
@@ -92,6 +120,9 @@ def test_each_status_means_what_it_says(row: Row, abi: Abi) -> None:
         args = ({"string": name}, 1, out("const fl_extension*"))
         _status(row, abi, "UNIMPLEMENTED", f"extension {name!r}", "root.get_extension", *args)
     for name, revision in abi.driver.describe()["extensions"].items():
+        for other in (name[:-1], f"{name}2", f"{name}.", name.upper()):
+            args = ({"string": other}, 1, out("const fl_extension*"))
+            _status(row, abi, "UNIMPLEMENTED", f"extension {other!r}", "root.get_extension", *args)
         args = ({"string": name}, revision + 1000, out("const fl_extension*"))
         _status(row, abi, "UNIMPLEMENTED", f"a later revision of {name}", "root.get_extension", *args)
     urgent = struct("fl_stream_create_args", {"priority": device["priority_greatest"] - 1})
@@ -175,6 +206,11 @@ def test_failures_have_no_effect(row: Row, abi: Abi) -> None:
         abi.call("memory.alloc", "d0", struct("fl_mem_alloc_args", {"bytes": 4096, "flags": 1 << 9}), out("uint64_t"))
     row.case(what="memory after refused allocations")
     row.check(abi.mem_info("d0")[0] == free_before, "refused allocations took memory")
+    row.case(what="every refusal, again and again")
+    command = {"do": "loop", "name": "work_cycle", "device": 0, "what": "refused", "count": 5}
+    outcome = abi.driver.execute(command, timeout=60.0)
+    row.check(not outcome["failures"], "an object does not work after refused calls", **outcome)
+    row.check(not outcome["wrong"], "a call that must be refused was not", **outcome)
     for sample in samples(abi):
         if sample.fn == "root.get_extension":
             continue
@@ -187,34 +223,50 @@ def test_failures_have_no_effect(row: Row, abi: Abi) -> None:
 
 def _refused_work(abi: Abi, stream: Any, block: Any) -> list[tuple[str, list[Any], str]]:
     copy = abi.copy_args(block, block, 64, 32, 0)
+    other = abi.alloc("d0", block.bytes)
+    abi.fill(stream, other, 0x19)
+    required = {"next": [{"kind": 1024 + 778, "required": True}]}
+    refused: list[tuple[str, list[Any], str]] = []
+    payload = Affine.of(abi)
+    if payload is not None:
+        call = payload.call(4, block, other, other, 3, options=required)
+        refused.append(("kernel.run", [payload.kernel, stream, call], "UNIMPLEMENTED"))
     return [
+        *refused,
+        ("memory.copy", [stream, {**abi.copy_args(block, other), **required}], "UNIMPLEMENTED"),
         ("memory.copy", [stream, copy], "INVALID_ARGUMENT"),
         ("memory.fill", [stream, block, 0, 0, 3, 8], "INVALID_ARGUMENT"),
     ]
 
 
 @rule("FL-ERROR-005")
-def test_nothing_escapes_a_call(row: Row, abi: Abi) -> None:
+def test_nothing_escapes_a_call(row: Row, abi: Abi, fresh_driver: FreshDriver) -> None:
     """Signals, floating-point mode, directory, environment, locale and limits are as before, whatever the call."""
     for sample in samples(abi):
-        _watched(row, abi, sample.fn, sample.build({}), "valid")
+        _watched(row, abi.driver, sample.fn, sample.build({}), "valid")
         for position in sample.null:
-            _watched(row, abi, sample.fn, _without(sample, position), f"argument {position} NULL")
+            _watched(row, abi.driver, sample.fn, _without(sample, position), f"argument {position} NULL")
+    other = fresh_driver()
+    opened = [0, struct("fl_device_open_args"), out("fl_device", save="opened")]
+    for fn, args in (("device.count", [out("int32_t")]), ("device.open", opened), ("device.close", ["opened"])):
+        _watched(row, other, fn, args, "before anything else")
     payload = Affine.of(abi)
     if payload is not None:
         row.case(call="kernel.run", what="a fl_call of nonsense")
         nonsense = struct("fl_call", {"args": array([], "fl_arg"), "n_args": 0, "n_outs": 0})
-        _watched(row, abi, "kernel.plan", [payload.kernel, "d0", nonsense, out("fl_plan")], "no arguments at all")
-        _watched(row, abi, "kernel.run", [payload.kernel, abi.stream(), nonsense], "no arguments at all")
+        _watched(
+            row, abi.driver, "kernel.plan", [payload.kernel, "d0", nonsense, out("fl_plan")], "no arguments at all"
+        )
+        _watched(row, abi.driver, "kernel.run", [payload.kernel, abi.stream(), nonsense], "no arguments at all")
     for value in (0, 1, 2**63, 2**64 - 1):
         alloc = struct("fl_mem_alloc_args", {"bytes": value, "alignment": value})
-        _watched(row, abi, "memory.alloc", ["d0", alloc, out("uint64_t")], f"bytes and alignment {value}")
+        _watched(row, abi.driver, "memory.alloc", ["d0", alloc, out("uint64_t")], f"bytes and alignment {value}")
 
 
-def _watched(row: Row, abi: Abi, fn: str, args: list[Any], what: str) -> None:
+def _watched(row: Row, driver: Driver, fn: str, args: list[Any], what: str) -> None:
     row.case(call=fn, what=what)
     command = {"do": "call", "fn": fn, "args": [encode(value) for value in args], "state": True}
-    raw = abi.driver.execute(command)
+    raw = driver.execute(command)
     changed = raw.get("state_changed")
     row.check(changed is not None, "the driver did not watch the process's state")
     row.check(not changed, f"{fn} ({what}) changed the process's {', '.join(changed or [])}")

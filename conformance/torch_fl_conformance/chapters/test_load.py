@@ -113,6 +113,11 @@ def test_unknown_nodes_and_flags(row: Row, abi: Abi, fresh_driver: FreshDriver) 
             place = chain.index(required)
             what = f"an unknown required node at place {place} of {len(chain)}"
             expect(row, abi, sample, {"next": chain}, header.FL_UNIMPLEMENTED, what)
+        expect(row, abi, sample, {"next": [optional] * 50}, header.FL_OK, "50 unknown optional nodes")
+        for bit in range(1, 32):
+            node = {"kind": _UNKNOWN, "flags": 1 << bit}
+            what = f"undefined bit {bit} in a node's flags"
+            expect(row, abi, sample, {"next": [optional, node]}, header.FL_INVALID_ARGUMENT, what)
     for what, fn, build in _flag_words(abi):
         for bit in range(32):
             row.case(call=fn, field=what, bit=bit)
@@ -121,6 +126,7 @@ def test_unknown_nodes_and_flags(row: Row, abi: Abi, fresh_driver: FreshDriver) 
                 result.status == header.FL_INVALID_ARGUMENT,
                 f"{result} with undefined bit {bit} of {what}, expected INVALID_ARGUMENT",
             )
+            row.check(all(result.untouched), f"{fn} was refused for its flags and wrote an out parameter")
     _open_options(row, fresh_driver)
 
 
@@ -188,6 +194,27 @@ def _open_options(row: Row, fresh_driver: FreshDriver) -> None:
         row.case(call="device.open", index=index)
         result = abi_call(driver, "device.open", index, struct("fl_device_open_args"), out("fl_device"))
         row.check(result.status == header.FL_INVALID_ARGUMENT, f"{result} for index {index}, expected INVALID_ARGUMENT")
+    larger = {"size": introduced("fl_device_open_args") + 64, "tail": 0xA5}
+    row.case(call="device.open", what="an unknown option in a larger struct")
+    args = struct("fl_device_open_args", {"options": text("no_such_option=1")}, **larger)
+    result = abi_call(driver, "device.open", 0, args, out("fl_device"))
+    row.check(
+        result.status == header.FL_INVALID_ARGUMENT,
+        f"{result} for an unknown option in a larger struct, expected INVALID_ARGUMENT",
+    )
+    accepted: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("no options", {}, {"next": [], "size": introduced("fl_device_open_args")}),
+        ("empty options", {"options": text("")}, {}),
+        ("unknown optional nodes", {}, {"next": [{"kind": _UNKNOWN}, {"kind": _UNKNOWN + 1, "pad": 0xDEAD}]}),
+        ("a larger struct with a poisoned tail", {}, larger),
+    ]
+    for what, fields, options in accepted:
+        row.case(call="device.open", what=what)
+        args = struct("fl_device_open_args", fields, **options)
+        result = abi_call(driver, "device.open", 0, args, out("fl_device", save="opened"))
+        row.check(result.ok, f"{result} with {what}, after refused calls and while it is closed, expected OK")
+        closed = abi_call(driver, "device.close", "opened")
+        row.check(closed.ok, f"{closed}, expected OK")
 
 
 @rule("FL-LAYOUT-008")
@@ -196,6 +223,13 @@ def test_pads_are_zero_and_ignored(row: Row, abi: Abi) -> None:
     for where, value in abi.driver.execute({"do": "pads"})["pads"].items():
         row.case(produced=where)
         row.check(value == 0, f"{where} is not 0", got=value)
+    row.case(consumed="fl_host.pad")
+    query = abi.call("root.query", struct("fl_host", {"pad": 0xDEADBEEF}), out("const fl_plugin*"))
+    row.check(query.ok, f"{query} with garbage in fl_host.pad, expected OK")
+    for sample in struct_samples(abi):
+        if sample.struct in _CHAINED:
+            nodes = {"next": [{"kind": _UNKNOWN, "pad": 0xDEADBEEF}]}
+            expect(row, abi, sample, nodes, header.FL_OK, "garbage in the pad of an extension node")
     row.case(consumed="fl_event_create_args.pad")
     args = struct("fl_event_create_args", {"pad": 0xDEADBEEF})
     result = abi.call("event.create", "d0", args, out("fl_event", save=abi.driver.name("e")))

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch_fl_spec import abi as header
 
+from torch_fl_conformance.arguments import out
+from torch_fl_conformance.calls import abi_call
 from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.facade import Abi
@@ -16,6 +18,7 @@ from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 
 SIZE = 4096
+COUNT_SECONDS = 1.0
 CHILD_SECONDS = 10.0
 """For a child to use the device or to leave; the rule asks for 5 s, a loaded machine gets twice that."""
 
@@ -36,8 +39,9 @@ def test_query_is_pure_and_fork_is_survived(row: Row, fresh_driver: FreshDriver)
     row.case(what="resources around load and query")
     driver.start_empty()
     before = _resources(driver)
-    driver.load()
+    changed = driver.load()
     after = _resources(driver)
+    row.check(not changed, f"loading the plugin and calling its query changed the process's {', '.join(changed)}")
     for resource, value in before.items():
         row.check(
             after[resource] == value,
@@ -45,6 +49,7 @@ def test_query_is_pure_and_fork_is_survived(row: Row, fresh_driver: FreshDriver)
             before=value,
             after=after[resource],
         )
+    _count_opens_nothing(row, fresh_driver())
     row.case(what="fork after the query")
     child = driver.execute(
         {"do": "fork", "commands": _round_trip(), "end": "_exit", "timeout": CHILD_SECONDS}, CHILD_SECONDS
@@ -67,6 +72,24 @@ def test_query_is_pure_and_fork_is_survived(row: Row, fresh_driver: FreshDriver)
     abi.fill(stream, block, 0x6D)
     row.check(abi.download(stream, block) == b"\x6d" * SIZE, "a parent got wrong bytes after forks")
     abi.release_all()
+
+
+def _count_opens_nothing(row: Row, driver: Driver) -> None:
+    """device_count before anything is open: within a second, the same each time, and the process stays as it was."""
+    driver.start()
+    before = driver.execute({"do": "process_state"})
+    counts, quickest = set(), COUNT_SECONDS
+    for number in range(3):
+        row.case(call="device.count", number=number)
+        result = abi_call(driver, "device.count", out("int32_t"))
+        row.check(result.ok, f"{result} before any device is open, expected OK")
+        counts.add(result.value)
+        quickest = min(quickest, result.seconds)
+    row.check(len(counts) == 1, "device_count gives another number each time", got=sorted(counts))
+    row.check(quickest < COUNT_SECONDS, f"device_count takes more than {COUNT_SECONDS:g} s", seconds=quickest)
+    after = driver.execute({"do": "process_state"})
+    changed = sorted(name for name, value in after.items() if value != before[name])
+    row.check(not changed, f"device_count changed the process's {', '.join(changed)}")
 
 
 def _round_trip() -> list[dict[str, Any]]:
