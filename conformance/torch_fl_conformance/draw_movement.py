@@ -148,7 +148,7 @@ def _arange(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Str
         size = one_of(draw, TAILS if recipe.shape == "tail" else (65, 64, 129, 128))
     word = recipe.argument.partition("=")[2] or "one"
     if dtype.is_float:
-        step: Any = {"one": 1.0, "minus_one": -1.0, "integral": 3.0, "fractional": 0.375}[word]
+        step: Any = {"one": 1.0, "minus_one": -1.0, "integral": 3.0, "fractional": 0.1}[word]  # 0.1: no binary fraction
         start: Any = one_of(draw, (0.0, 1.0, -2.5, 0.75))
     else:
         room = (dtype.high - max(dtype.low, -(2**40))) // max(size, 1)

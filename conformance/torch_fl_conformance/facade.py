@@ -84,7 +84,7 @@ class Abi(KernelCalls):
 
         thread: submit it on the driver's thread of that name, behind the calls queued there.
         """
-        gate = Gate(self.driver.name("g"), stream, self.driver)
+        gate = Gate(self.driver.name("g"), stream, self.driver, self.driver.starts)
         self.driver.execute({"do": "gate", "name": gate.ref})
         self._gates.append(gate)
         if thread is None:

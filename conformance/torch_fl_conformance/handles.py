@@ -94,6 +94,7 @@ class Gate:
     ref: str
     stream: Stream
     driver: Driver
+    starts: int = 0  # of the driver when the gate was made: it went with its process
 
     def state(self) -> dict[str, bool]:
         """{entered: the task has begun, open, done: it has returned}."""
@@ -101,5 +102,7 @@ class Gate:
         return state
 
     def open(self) -> None:
-        """Let the stream go on; a second call changes nothing."""
+        """Let the stream go on; a second call changes nothing, nor does one after the driver crashed or hung."""
+        if self.driver.pid == 0 or self.driver.starts != self.starts:
+            return
         self.driver.execute({"do": "gate_open", "name": self.ref})
