@@ -1,19 +1,17 @@
-"""Single defects on top of the ideal device: what each claims to be is in its docstring. Used by test_power."""
+# mypy: disable-error-code="no-any-return"
+"""Wrong values on top of the ideal device: each defect is one function, as its docstring says."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from torch_fl_conformance import philox
-from torch_fl_conformance.compare import Expected
-from torch_fl_conformance.dtypes import DTYPES, Array, DType, from_bits, to_bits
+from torch_fl_conformance.dtypes import Array, DType, from_bits, to_bits
 from torch_fl_conformance.problem import Problem
 from torch_fl_conformance.rounding import round_to
 
-from .fake_device import FakeDevice, IdealDevice, strided
+from .fake_device import FakeDevice, IdealDevice
 
 Values = Mapping[str, Array]
 Change = Callable[[Problem, Values, Array], Array]
@@ -249,164 +247,3 @@ def garbage_without_k(problem: Problem, x: Values, ideal: Array) -> Array:
 def bias_twice(problem: Problem, x: Values, ideal: Array) -> Array:
     """Bias added twice."""
     return ideal + x["bias"].reshape(1, -1, *[1] * (ideal.ndim - 2)) if "bias" in x else ideal
-
-
-# -- whole-device defects ------------------------------------------------------------------------------------------
-
-
-class AssumesContiguous(IdealDevice):
-    """Reads inputs as if they were row-major."""
-
-    def read(self, tensor: Mapping[str, Any], blocks: dict[str, Array]) -> Array:
-        strides = [int(np.prod(tensor["sizes"][axis + 1 :])) for axis in range(len(tensor["sizes"]))]
-        try:
-            return super().read({**tensor, "strides": strides}, blocks)
-        except ValueError:  # beyond the block
-            return super().read(tensor, blocks)
-
-
-class IgnoresOffset(IdealDevice):
-    """Reads inputs from their base."""
-
-    def read(self, tensor: Mapping[str, Any], blocks: dict[str, Array]) -> Array:
-        return super().read({**tensor, "byte_offset": 0}, blocks)
-
-
-class WritesHoles(IdealDevice):
-    """Writes whole rows, holes included."""
-
-    def write(self, tensor: Mapping[str, Any], blocks: dict[str, Array], words: Array) -> None:
-        super().write(tensor, blocks, words)
-        if words.size > 1 and tensor["strides"][-1] > 1:
-            first = tensor["byte_offset"]
-            blocks[tensor["block"]][first + words.dtype.itemsize : first + 2 * words.dtype.itemsize] = 0
-
-
-class WritesBeyond(IdealDevice):
-    """Rounds the output's end up to eight elements."""
-
-    def write(self, tensor: Mapping[str, Any], blocks: dict[str, Array], words: Array) -> None:
-        super().write(tensor, blocks, words)
-        if words.size % 8:
-            span = 1 + sum((n - 1) * step for n, step in zip(tensor["sizes"], tensor["strides"], strict=True))
-            end = tensor["byte_offset"] + span * words.dtype.itemsize
-            blocks[tensor["block"]][end : end + 1] ^= 0xFF
-
-
-class ChangesInput(IdealDevice):
-    """Uses its input as scratch."""
-
-    def run(self, command: Mapping[str, Any], blocks: dict[str, Array]) -> None:
-        super().run(command, blocks)
-        tensor = command["tensors"]["self"]
-        if 0 not in tensor["sizes"] and tensor["flags"]:
-            strided(tensor, blocks, self.problem.structure.inputs[0].dtype)[...] ^= 1  # type: ignore[union-attr]
-
-
-class CachesByAddress(IdealDevice):
-    """Answers a call on the same addresses with the first call's results."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cache: dict[str, dict[str, Array]] = {}
-
-    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
-        key = repr((command["tensors"], command["args"]))
-        if key not in self.cache:
-            self.cache[key] = super().compute(command, operands)
-        return self.cache[key]
-
-
-class CachesScalar(IdealDevice):
-    """Keeps the first number that it saw for a shape."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cache: dict[str, Any] = {}
-
-    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
-        problem = self.problem
-        assert problem is not None
-        params = problem.structure.params
-        if "other" in params:
-            key = str(problem.structure.outs[0].shape)
-            kept = self.cache.setdefault(key, params["other"])
-            object.__setattr__(problem.structure, "params", {**params, "other": kept})
-        try:
-            return super().compute(command, operands)
-        finally:
-            object.__setattr__(problem.structure, "params", params)
-
-
-class AddsToOutput(IdealDevice):
-    """Accumulates into an output that it takes for zeroed memory."""
-
-    def run(self, command: Mapping[str, Any], blocks: dict[str, Array]) -> None:
-        stale = {name: self.read(command["tensors"][name], blocks) for name in command["outs"]}
-        super().run(command, blocks)
-        for out in self.problem.structure.outs:  # type: ignore[union-attr]
-            tensor = command["tensors"][out.name]
-            now = self.read(tensor, blocks)
-            with np.errstate(all="ignore"):
-                self.write(tensor, blocks, pack(now + np.nan_to_num(stale[out.name], posinf=0, neginf=0), out.dtype))
-
-
-class ByteBools(IdealDevice):
-    """Stores true as 0xFF."""
-
-    def write(self, tensor: Mapping[str, Any], blocks: dict[str, Array], words: Array) -> None:
-        super().write(tensor, blocks, words * np.uint8(0xFF))
-
-
-class LosesDuplicates(IdealDevice):
-    """scatter_add keeps one of several summands of an element."""
-
-    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
-        problem = self.problem
-        assert problem is not None
-        dim, index = problem.structure.params["dim"], operands["index"]
-        total = operands["self"].astype(np.float64).copy()
-        if index.size and index.min() >= 0 and index.max() < total.shape[dim]:
-            places = list(np.indices(index.shape))
-            places[dim] = index
-            total[tuple(places)] += operands["src"]
-        return {"out": pack(total, problem.structure.outs[0].dtype)}
-
-
-class SeedIgnored(IdealDevice):
-    """The seed has no effect."""
-
-    field = "seed"
-
-    def value(self, problem: Problem, name: str, answer: Expected) -> Array:
-        params = {**problem.structure.params, self.field: 3}
-        numel = int(np.prod(problem.structure.outs[0].shape))
-        unit = philox.uniform(params["seed"], params["offset"], numel, problem.structure.outs[0].dtype)
-        return (params["from"] + unit * (params["to"] - params["from"])).reshape(answer.ref.shape)
-
-
-class OffsetIgnored(SeedIgnored):
-    """The generator offset has no effect."""
-
-    field = "offset"
-
-
-class CutTails(IdealDevice):
-    """Normals beyond four standard deviations are cut off."""
-
-    def value(self, problem: Problem, name: str, answer: Expected) -> Array:
-        mean, std = problem.structure.params["mean"], problem.structure.params["std"]
-        return np.clip(answer.ref, mean - 4 * std, mean + 4 * std)
-
-
-class NotQuiteDeterministic(IdealDevice):
-    """One bit of the result follows a counter, inside the budget."""
-
-    def words(self, problem: Problem, name: str, answer: Expected, dtype: DType) -> Array:
-        words = super().words(problem, name, answer, dtype)
-        return words ^ words.dtype.type(self.runs % 2) if dtype == DTYPES["f32"] else words
-
-
-def checksum(text: str) -> int:
-    """A small stable number from a name, for seeds."""
-    return zlib.crc32(text.encode())

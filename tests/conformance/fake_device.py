@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from torch_fl_conformance import case_judge, kernel_row
@@ -144,14 +145,12 @@ def judge_operator(
         device.problem = problem
         return inner(driver, problem, **options)
 
-    before, kernel_row.examine = kernel_row.examine, examine
-    try:
+    with mock.patch.object(kernel_row, "examine", examine):
         kernel_row.judge_row(row, device, operator, {"d0": claim}, seed=seed, effort=Effort(effort))
-    finally:
-        kernel_row.examine = before
     return row
 
 
 def operator_named(short_name: str) -> Operator:
     """A registry operator by its name without namespace."""
-    return next(operator for operator in load_registry() if operator.short_name == short_name)
+    found: Operator = next(operator for operator in load_registry() if operator.short_name == short_name)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import torch
@@ -128,8 +128,9 @@ def test_convolution_is_torchs(transposed: bool, groups: int) -> None:
     x = RNG.integers(-9, 9, (2, 4, 7, 6)).astype(np.float64)
     w = RNG.integers(-9, 9, (4, 3, 2, 3) if transposed else (6, 4 // groups, 2, 3)).astype(np.float64)
     b = RNG.integers(-9, 9, 3 * groups if transposed else 6).astype(np.float64)
+    tensors = [torch.from_numpy(t) for t in (x, w, b)]
     wanted = torch.convolution(
-        *(torch.from_numpy(t) for t in (x, w, b)), stride, padding, dilation, transposed, extra, groups
+        tensors[0], tensors[1], tensors[2], stride, padding, dilation, transposed, extra, groups
     ).numpy()
     sizes = oracle_contraction.convolution_sizes((7, 6), (2, 3), stride, padding, dilation, transposed, extra)
     assert sizes == wanted.shape[2:]

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """The suite can fail: every single defect is caught, by each of several seeds, at quick effort; honest devices pass."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch_fl_conformance.failures import RuleViolated
 from torch_fl_conformance.problem import Problem
 from torch_fl_conformance.row import Row
 
-from . import defects
+from . import defects, device_defects
 from .defects import Values, with_defect
 from .fake_device import FakeDevice, IdealDevice, StretchedDevice, judge_operator
 
@@ -36,7 +37,7 @@ _DEFECTS: list[tuple[str, str, tuple[str, ...], Callable[[], FakeDevice], dict[s
     ("i01 i32 via f32", "add.Tensor", ("i32",), with_defect(lambda p, x, y: y.astype(np.float32)), {}),
     ("i03 floor truncates", "div.Tensor_mode", ("i32",), with_defect(defects.truncating_division), {}),
     ("i06 u8 sum wraps", "sum.dim_IntList", ("u8", "i64"), with_defect(lambda p, x, y: y.astype(np.uint8)), {}),
-    ("i07 bool 0xff", "eq.Tensor", F32, defects.ByteBools, {}),
+    ("i07 bool 0xff", "eq.Tensor", F32, device_defects.ByteBools, {}),
     ("r01 half sum", "sum.dim_IntList", ("f16", "f16"), with_defect(defects.sum_in_half), {}),
     ("r02 tail of 4", "sum.dim_IntList", ("f32", "f32"), with_defect(defects.dropped_tail(4)), {}),
     ("r03 tail of 32", "sum.dim_IntList", ("f32", "f32"), with_defect(defects.dropped_tail(32)), {}),
@@ -52,19 +53,19 @@ _DEFECTS: list[tuple[str, str, tuple[str, ...], Callable[[], FakeDevice], dict[s
     ("m05 transposed when square", "bmm", F32, with_defect(defects.transposed_when_square), {}),
     ("m06 bias twice", "convolution", F32, with_defect(defects.bias_twice), {}),
     ("m07 k = 0", "mm", F32, with_defect(defects.garbage_without_k), {}),
-    ("l01 contiguous", "neg", F32, defects.AssumesContiguous, {}),
-    ("l01 contiguous reduction", "amax", F32, defects.AssumesContiguous, {}),
-    ("l02 offset", "neg", F32, defects.IgnoresOffset, {}),
-    ("l05 holes", "neg", F32, defects.WritesHoles, {}),
-    ("m5 beyond the end", "abs", ("i8",), defects.WritesBeyond, {}),
-    ("k6 input changed", "abs", F32, defects.ChangesInput, {}),
-    ("l11 duplicates", "scatter_add", F32, defects.LosesDuplicates, {}),
-    ("w01 zeroed output", "sum.dim_IntList", ("f32", "f32"), defects.AddsToOutput, {}),
-    ("w05 cached by address", "add.Tensor", F32, defects.CachesByAddress, {}),
-    ("cached scalar", "mul.Tensor", F32, defects.CachesScalar, {}),
-    ("d01 seed ignored", "uniform", F32, defects.SeedIgnored, {"philox_exact": True}),
-    ("d02 offset ignored", "uniform", F32, defects.OffsetIgnored, {"philox_exact": True}),
-    ("d07 not deterministic", "exp", F32, defects.NotQuiteDeterministic, {"deterministic": True}),
+    ("l01 contiguous", "neg", F32, device_defects.AssumesContiguous, {}),
+    ("l01 contiguous reduction", "amax", F32, device_defects.AssumesContiguous, {}),
+    ("l02 offset", "neg", F32, device_defects.IgnoresOffset, {}),
+    ("l05 holes", "neg", F32, device_defects.WritesHoles, {}),
+    ("m5 beyond the end", "abs", ("i8",), device_defects.WritesBeyond, {}),
+    ("k6 input changed", "abs", F32, device_defects.ChangesInput, {}),
+    ("l11 duplicates", "scatter_add", F32, device_defects.LosesDuplicates, {}),
+    ("w01 zeroed output", "sum.dim_IntList", ("f32", "f32"), device_defects.AddsToOutput, {}),
+    ("w05 cached by address", "add.Tensor", F32, device_defects.CachesByAddress, {}),
+    ("cached scalar", "mul.Tensor", F32, device_defects.CachesScalar, {}),
+    ("d01 seed ignored", "uniform", F32, device_defects.SeedIgnored, {"philox_exact": True}),
+    ("d02 offset ignored", "uniform", F32, device_defects.OffsetIgnored, {"philox_exact": True}),
+    ("d07 not deterministic", "exp", F32, device_defects.NotQuiteDeterministic, {"deterministic": True}),
 ]  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def test_defect_is_caught(
 ) -> None:
     """The row fails with a case, an index or a byte, and the rules that may be broken."""
     with pytest.raises(RuleViolated) as caught:
-        judge_operator(device(), op, dtypes, seed=seed + defects.checksum(name), **claims)
+        judge_operator(device(), op, dtypes, seed=seed + device_defects.checksum(name), **claims)
     assert caught.value.case["op"].endswith(op)
     assert len(str(caught.value)) < 1000
 
