@@ -6,6 +6,7 @@ Exit codes: 0 certified, 1 not certified, 2 usage or no plugin (never gets here)
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -80,7 +81,7 @@ class Controller:
         if text is None:
             return
         row = json.loads(text)
-        with self.journal.open("a") as file:
+        with contextlib.suppress(OSError), self.journal.open("a") as file:  # a full disk does not end the run
             file.write(text + "\n")
         if row["id"] in self.rows:
             self.doubled.append(row["id"])

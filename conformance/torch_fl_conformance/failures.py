@@ -1,6 +1,6 @@
 """How a check ends other than by returning: the suite's own exceptions, each with one verdict.
 
-Anything else that escapes from a check (an AssertionError included) counts as a fault of the harness:
+Anything else that escapes from a check (another AssertionError included) counts as a fault of the harness:
 verdict `error`, exit code 3. So a check says `row.check(...)`, never a bare `assert`.
 """
 
@@ -12,8 +12,10 @@ from typing import Any
 from torch_fl_conformance.wire import DESCRIPTORS_GONE
 
 
-class RuleViolated(Exception):
+class RuleViolated(AssertionError):
     """The plugin did what a rule forbids: verdict `fail`.
+
+    An AssertionError, since others (Allure) tell by that a test that failed from one that broke.
 
     `case` holds the facts of the failing case (op, shapes, index, expected, got, budget, ...), plain data.
     """

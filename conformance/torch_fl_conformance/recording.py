@@ -85,7 +85,7 @@ class Recorder:
         if getattr(function, "is_hypothesis_test", False):
             function._hypothesis_internal_use_seed = row_seed(self.settings.seed, expected.id)
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: Allure and others see the report as judged
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -111,7 +111,10 @@ class Recorder:
         if judgement.verdict in BROKEN:
             item.config.stash[BROKE] = True
         if judgement.verdict in ("fail", "crash", "hang"):
-            folder = write_for(row, judgement, self.staging)
+            try:
+                folder = write_for(row, judgement, self.staging)
+            except OSError as failure:  # a full disk costs the reproducer, not the row
+                row.note(f"no reproducer: {failure}")
         item.stash[JUDGED] = (judgement, folder)
         final = self.report_folder / REPRODUCERS / folder_name(row.id) if folder else None
         text = failure_text(row.id, judgement, final)

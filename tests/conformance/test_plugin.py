@@ -110,6 +110,34 @@ def test_allure_gets_its_labels(full_run: tuple[Path, str]) -> None:
     assert {"failure", "reproducer/repro.py"} <= attached
 
 
+def test_allure_says_of_each_row_what_the_report_says(full_run: tuple[Path, str]) -> None:
+    folder, _ = full_run
+    words = {"pass": "passed", "fail": "failed", "crash": "failed", "hang": "broken", "no-power": "failed"}
+    words["not-claimed"] = "skipped"
+    results = [json.loads(path.read_text()) for path in (folder / "allure").glob("*-result.json")]
+    verdicts = {row_id: row["verdict"] for row_id, row in rows_of(folder / "r").items()}
+    assert {words[verdicts[result["name"]]] for result in results} == set(words.values())
+    assert not [result for result in results if result["status"] != words[verdicts[result["name"]]]]
+
+
+def test_a_full_disk_costs_reproducers_and_no_rows(run_pytest: Pytest, ill_library: Path, tmp_path: Path) -> None:
+    (tmp_path / "fulldisk.py").write_text(
+        "from pathlib import Path\n"
+        "from torch_fl_conformance import recording\n"
+        "def full(*_): raise OSError(28, 'No space left on device')\n"
+        "recording.write_for = full\n"
+        "real = Path.open\n"
+        "Path.open = lambda path, *more, **k: full() if path.name == 'rows.jsonl' else real(path, *more, **k)\n"
+    )
+    done = run_pytest(
+        "-p", "fulldisk", SUITE, f"--vendor={ill_library}", "--row=abs/*", "--row=FL-MEM-002", "--report=r"
+    )
+    rows = rows_of(tmp_path / "r")
+    assert done.returncode == 1, done.stdout
+    assert [row["verdict"] for row in rows.values()] == ["pass", "crash"]
+    assert "No space left" in rows["aten::abs/r1/generic/i64"]["notes"][0]
+
+
 def test_rows_depend_on_the_seed_alone(run_pytest: Pytest, good_library: Path, tmp_path: Path) -> None:
     def run(name: str, *more: str) -> dict[str, Any]:
         run_pytest(
