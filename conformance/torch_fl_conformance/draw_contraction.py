@@ -55,6 +55,9 @@ def _matrix_sizes(draw: Draw, recipe: Recipe) -> tuple[int, int, int]:
         return sizes[0], sizes[1], sizes[2]
     if word == "empty_k":
         return between(draw, 2, 5), 0, between(draw, 2, 5)
+    if word == "blocks":
+        # more rows and columns than kernels take at once
+        return 130, one_of(draw, (8, 13, 32, 64) if recipe.regime == "wide" else (33, 65, 129)), 259
     if recipe.regime == "wide":
         # small k, where data of all magnitudes tell the precision tiers apart
         return between(draw, 3, 9), one_of(draw, (8, 13, 32, 64)), between(draw, 3, 9)
@@ -63,8 +66,6 @@ def _matrix_sizes(draw: Draw, recipe: Recipe) -> tuple[int, int, int]:
         return size, size, size
     if word == "long_k":
         return between(draw, 1, 4), one_of(draw, (259, 515, 1025, 4099)), between(draw, 1, 5)
-    if word == "blocks":
-        return one_of(draw, (33, 65, 17)), one_of(draw, (33, 65, 129)), one_of(draw, (33, 47, 65))
     if word in ("past_power", "power", "under_power"):
         size = near_power(draw, word, 8)
         return between(draw, 1, 5), size, between(draw, 2, 7)

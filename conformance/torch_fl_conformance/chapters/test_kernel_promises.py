@@ -67,7 +67,7 @@ def test_plan_is_pure(
 def _larger(abi: Abi, call: RawCall, rng: np.random.Generator) -> RawCall:
     """A call of the same kernel and row with more elements."""
     shapes = drawer(call.kernel.operator).shapes(call.kernel.operator, call.problem.claim)
-    wanted = ("long_k", "past_1024", "past_power", "square")
+    wanted = ("blocks", "long_k", "past_1024", "past_power", "square")
     shape = next((word for word in wanted if word in shapes), shapes[0])
     return RawCall(abi, call.kernel, drawn(call.kernel, call.problem.claim.dtypes, rng, shape=shape))
 
