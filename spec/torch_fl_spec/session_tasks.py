@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import abi, helper
 from .session_args import CommandError
@@ -16,6 +16,15 @@ ffi = abi.ffi
 _ENTERED, _OPEN, _DONE = 1, 2, 4
 _BITS = {"entered": _ENTERED, "open": _OPEN, "done": _DONE}
 _RECORD_CAPACITY = 1 << 16
+
+
+class Entry(NamedTuple):
+    """One run of a host task: see flh_entry."""
+
+    value: int
+    nanoseconds: int  # CLOCK_MONOTONIC
+    thread: int  # the kernel's id
+    status: int
 
 
 class Tasks:
@@ -70,12 +79,13 @@ class Tasks:
         for gate in self._all_gates:
             helper.load().flh_gate_open(gate)
 
-    def entries(self, name: str) -> list[Any]:
-        """What a record holds, in the order in which its tasks ran."""
+    def entries(self, name: str) -> list[Entry]:
+        """What a record holds, in the order in which its tasks ran: copies, since cffi's views die with their array."""
         library, record = helper.load(), self.record(name)
         count = library.flh_record_count(record)
         out = ffi.new("flh_entry[]", max(count, 1))
-        return list(out[0 : library.flh_record_read(record, out, count)])
+        read = library.flh_record_read(record, out, count)
+        return [Entry(int(e.value), int(e.nanoseconds), int(e.thread), int(e.status)) for e in out[0:read]]
 
 
 def log_function() -> tuple[Any, Any]:
@@ -122,20 +132,20 @@ def _count(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     calls = helper.load().flh_record_count(session.tasks.record(command["name"]))
     return {
         "calls": calls,
-        "statuses": [int(entry.status) for entry in session.tasks.entries(command["name"])],
+        "statuses": [entry.status for entry in session.tasks.entries(command["name"])],
     }
 
 
 def _tickets(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
-    """{"name"} -> {"values": [...], "statuses": [...]} in the order in which the tasks ran."""
+    """{"name"} -> {"values": [...], "statuses": [...]} in the order in which the tasks ran, "overlaps" of storms."""
     entries = session.tasks.entries(command["name"])
-    return {"values": [int(e.value) for e in entries], "statuses": [int(e.status) for e in entries]}
+    overlaps = int(helper.load().flh_record_overlaps(session.tasks.record(command["name"])))
+    return {"values": [e.value for e in entries], "statuses": [e.status for e in entries], "overlaps": overlaps}
 
 
 def _stamps(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     """{"name"} -> {"stamps": [{"value", "nanoseconds" (CLOCK_MONOTONIC), "thread" (its id), "status"}]}."""
-    fields = ("value", "nanoseconds", "thread", "status")
-    return {"stamps": [{f: int(getattr(e, f)) for f in fields} for e in session.tasks.entries(command["name"])]}
+    return {"stamps": [entry._asdict() for entry in session.tasks.entries(command["name"])]}
 
 
 def _now(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:

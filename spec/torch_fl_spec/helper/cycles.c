@@ -10,7 +10,6 @@ typedef struct bench {
   const fl_plugin* plugin;
   fl_device device;
   fl_stream stream;
-  fl_event event;
   uint64_t left, right, bytes; /* two blocks of `bytes` */
   char* host;                  /* `bytes` of ordinary memory */
   flh_outcome* outcome;
@@ -84,6 +83,14 @@ static void work(bench* self, fl_stream stream, fl_event event) {
   must(self, plugin->memory->info(self->device, &room, &total, NULL));
 }
 
+/* An event of its own each time, so that whatever a record keeps is given up with the event. */
+static void completed(bench* self) {
+  fl_event event = new_event(self);
+  if (event == NULL) return;
+  work(self, self->stream, event);
+  must(self, self->plugin->event->destroy(event, NULL));
+}
+
 static void destroyed_busy(bench* self) {
   fl_stream stream = new_stream(self);
   fl_event event = new_event(self);
@@ -129,11 +136,10 @@ void flh_work_cycle(const fl_plugin* plugin, fl_device device, uint64_t what, ui
                     flh_outcome* out) {
   bench self = {.plugin = plugin, .device = device, .bytes = bytes, .host = calloc(1, bytes), .outcome = out};
   self.stream = new_stream(&self);
-  self.event = new_event(&self);
   self.left = new_block(&self);
   self.right = new_block(&self);
   for (uint64_t n = 0; n < count && out->failures == 0; n++) {
-    if (what == FLH_WORK) work(&self, self.stream, self.event);
+    if (what == FLH_WORK) completed(&self);
     if (what == FLH_WORK_DESTROYED) destroyed_busy(&self);
     if (what == FLH_WORK_REFUSED) refused(&self);
     if (n % SYNC_EVERY == 0) must(&self, plugin->device->sync(device, UINT64_MAX, NULL));
@@ -141,7 +147,6 @@ void flh_work_cycle(const fl_plugin* plugin, fl_device device, uint64_t what, ui
   must(&self, plugin->device->sync(device, UINT64_MAX, NULL));
   if (self.left) must(&self, plugin->memory->free(device, self.left, bytes, NULL));
   if (self.right) must(&self, plugin->memory->free(device, self.right, bytes, NULL));
-  if (self.event) must(&self, plugin->event->destroy(self.event, NULL));
   if (self.stream) must(&self, plugin->stream->destroy(self.stream, NULL));
   free(self.host);
 }

@@ -25,11 +25,31 @@ static void note_status(flh_outcome* outcome, fl_status status) {
   if (outcome->failures++ == 0) outcome->first_failure = status;
 }
 
-/* Runs body(argument + n * stride) on `threads` threads and waits. */
+typedef struct starter {
+  pthread_barrier_t* barrier;
+  void* (*body)(void*);
+  void* argument;
+} starter;
+
+static void* start(void* argument) {
+  starter* self = argument;
+  pthread_barrier_wait(self->barrier);
+  return self->body(self->argument);
+}
+
+/* Runs body(argument + n * stride) on `threads` threads and waits. All start at once: a short storm would else be over
+ * on one thread before the next is there. */
 static void on_threads(uint64_t threads, void* (*body)(void*), void* arguments, uint64_t stride) {
   pthread_t ids[MAX_THREADS];
-  for (uint64_t n = 0; n < threads; n++) pthread_create(&ids[n], NULL, body, (char*)arguments + n * stride);
+  starter starters[MAX_THREADS];
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+  for (uint64_t n = 0; n < threads; n++) {
+    starters[n] = (starter){&barrier, body, (char*)arguments + n * stride};
+    pthread_create(&ids[n], NULL, start, &starters[n]);
+  }
   for (uint64_t n = 0; n < threads; n++) pthread_join(ids[n], NULL);
+  pthread_barrier_destroy(&barrier);
 }
 
 static void add(flh_outcome* total, const flh_outcome* part) {
@@ -190,7 +210,7 @@ static void* submit_body(void* argument) {
   submit_thread* self = argument;
   for (uint64_t n = 0; n < self->count; n++) {
     void* ticket = flh_record_ticket(self->record, (int64_t)(self->number * self->count + n));
-    note_status(&self->outcome, self->plugin->stream->host_task(self->stream, flh_record_task, ticket, NULL));
+    note_status(&self->outcome, self->plugin->stream->host_task(self->stream, flh_alone_task, ticket, NULL));
     if (!self->base) continue;
     fl_status status = self->plugin->memory->fill(self->stream, self->base, self->number * 8, n + 1, 8, 1, NULL);
     note_status(&self->outcome, status);

@@ -90,6 +90,8 @@ struct flh_record {
   flh_entry* entries;
   uint64_t capacity;
   uint64_t count; /* may exceed capacity: tasks are counted even where there is no room to keep them */
+  atomic_uint inside; /* tasks that have begun and not ended */
+  atomic_ulong overlaps;
 };
 
 flh_record* flh_record_new(uint64_t capacity) {
@@ -126,6 +128,16 @@ void flh_record_task(void* argument, fl_status status) {
   record->count++;
   pthread_mutex_unlock(&record->mutex);
 }
+
+void flh_alone_task(void* argument, fl_status status) {
+  flh_record* record = ((ticket*)argument)->record;
+  if (atomic_fetch_add(&record->inside, 1) != 0) atomic_fetch_add(&record->overlaps, 1);
+  for (volatile int spin = 0; spin < 200; spin++) continue;
+  flh_record_task(argument, status);
+  atomic_fetch_sub(&record->inside, 1);
+}
+
+uint64_t flh_record_overlaps(flh_record* record) { return atomic_load(&record->overlaps); }
 
 uint64_t flh_record_count(flh_record* record) {
   pthread_mutex_lock(&record->mutex);

@@ -33,6 +33,9 @@ flh_record* flh_record_new(uint64_t capacity);
 /* A task argument that appends `value`; owned by the record, lives as long. NULL: no memory. */
 void* flh_record_ticket(flh_record* record, int64_t value);
 void flh_record_task(void* ticket, fl_status status);
+/* The same, for tasks of one stream: counts in `overlaps` those that begin while another runs. */
+void flh_alone_task(void* ticket, fl_status status);
+uint64_t flh_record_overlaps(flh_record* record);
 uint64_t flh_record_count(flh_record* record);
 /* Copies at most `capacity` entries; returns how many. */
 uint64_t flh_record_read(flh_record* record, flh_entry* out, uint64_t capacity);
