@@ -11,6 +11,7 @@ from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.event_graphs import (
     a_second_record_in_one_stream_is_a_second_generation,
     device_pairs,
+    device_sync_covers_what_came_before,
     devices_do_not_wait_for_each_other,
     every_wait_of_a_join_holds,
     every_waiter_is_held_and_released,
@@ -296,6 +297,7 @@ def test_completion_is_told_in_time_and_never_early(
     _fifth_stream(row, abi)
     for home, other in device_pairs(len(abi.devices)):
         only_a_wait_remains(row, abi, home, other)
+    device_sync_covers_what_came_before(row, abi, "d0")
     check_timeouts(row, abi)
 
 
