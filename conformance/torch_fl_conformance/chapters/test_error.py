@@ -240,8 +240,11 @@ def _refused_work(abi: Abi, stream: Any, block: Any) -> list[tuple[str, list[Any
 
 
 @rule("FL-ERROR-005")
-def test_nothing_escapes_a_call(row: Row, abi: Abi, fresh_driver: FreshDriver) -> None:
+def test_nothing_escapes_a_call(row: Row, fresh_driver: FreshDriver) -> None:
     """Signals, floating-point mode, directory, environment, locale and limits are as before, whatever the call."""
+    driver = fresh_driver()
+    untouched = driver.execute({"do": "process_state"})
+    abi = Abi(driver)
     for sample in samples(abi):
         _watched(row, abi.driver, sample.fn, sample.build({}), "valid")
         for position in sample.null:
@@ -261,6 +264,11 @@ def test_nothing_escapes_a_call(row: Row, abi: Abi, fresh_driver: FreshDriver) -
     for value in (0, 1, 2**63, 2**64 - 1):
         alloc = struct("fl_mem_alloc_args", {"bytes": value, "alignment": value})
         _watched(row, abi.driver, "memory.alloc", ["d0", alloc, out("uint64_t")], f"bytes and alignment {value}")
+    # A call that always sets the same state is seen by no comparison before and after it but that of its first time.
+    row.case(what="the process before the first call and after the last")
+    state = driver.execute({"do": "process_state"})
+    changed = [name for name in state if state[name] != untouched[name]]
+    row.check(not changed, f"calls changed the process's {', '.join(changed)}", changed=changed)
 
 
 def _watched(row: Row, driver: Driver, fn: str, args: list[Any], what: str) -> None:
