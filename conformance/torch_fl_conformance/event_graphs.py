@@ -123,16 +123,19 @@ def every_waiter_is_held_and_released(row: Row, abi: Abi, home: str, other: str)
     """Twenty streams wait for one event."""
     row.case(what="fan-out", home=home, waiter=other, waiters=WAITERS)
     stream, event = abi.stream(home), abi.event(home)
-    waiters, flags = [abi.stream(other) for _ in range(WAITERS)], [flag(abi) for _ in range(WAITERS)]
+    waiters, released = [abi.stream(other) for _ in range(WAITERS)], abi.driver.name("released")
     gate = abi.gate(stream)
     abi.record(event, stream)
-    for waiter, (set_flag, _) in zip(waiters, flags, strict=True):
+    for waiter in waiters:
         abi.wait(waiter, event)
-        set_flag(waiter)
-    still_pending(abi, row, lambda: any(is_set() for _, is_set in flags[::-1]), "one of several waits did not hold")
+        abi.count_task(waiter, released)
+    still_pending(abi, row, lambda: abi.count(released)["calls"], "one of several waits did not hold", device=home)
     gate.open()
-    for number, (_, is_set) in enumerate(flags):
-        row.check(eventually(is_set), "one of several waiters was never released", waiter=number)
+    row.check(
+        eventually(lambda: abi.count(released)["calls"] >= WAITERS),
+        "one of several waiters was never released",
+        released=abi.count(released)["calls"],
+    )
     for waiter in waiters:
         abi.destroy(waiter)
 
