@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +105,10 @@ class Controller:
         if self.config.option.collectonly:
             shutil.rmtree(self.settings.staging, ignore_errors=True)
             return
-        session.exitstatus = self._finish(session, exitstatus)
+        # A second Ctrl-C can come before pytest has told of the first.
+        self.interrupted = self.interrupted or isinstance(sys.exc_info()[1], KeyboardInterrupt)
+        with _uninterrupted():
+            session.exitstatus = self._finish(session, exitstatus)
         if exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             self._show(lambda line: sys.stderr.write(line + "\n"))
 
@@ -161,3 +167,16 @@ class Controller:
         elif self.failure is not None:
             write(f"torch-fl: {self.failure}")
             write(f"torch-fl: the rows are in {self.journal}")
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Without effect of Ctrl-C, for the seconds in which a report is written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)

@@ -66,13 +66,17 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(specname="pytest_cmdline_main", wrapper=True)
 def pytest_torch_fl_main(config: pytest.Config) -> Generator[None, object, object]:
-    """pytest ends with a code of its own where it is interrupted before its session stands."""
-    result = yield
-    if result == pytest.ExitCode.INTERRUPTED and "torch_fl_conformance.run" in sys.modules:
+    """pytest ends with codes of its own where it is interrupted before its session stands, and at the second Ctrl-C."""
+    try:
+        result = yield
+    except KeyboardInterrupt:
+        if not _is_prepared(config):
+            raise
+        result = pytest.ExitCode.INTERRUPTED
+    if result == pytest.ExitCode.INTERRUPTED and _is_prepared(config):
         from torch_fl_conformance import run
 
-        if run.forget(config):
-            return _refuse("interrupted before any row ran", INTERRUPTED)
+        result = _refuse(run.forget(config), INTERRUPTED)
     return result
 
 
@@ -113,6 +117,12 @@ def _argument_paths(config: pytest.Config) -> Iterator[Path]:
             yield path if path.exists() else path.with_suffix(".py")
         else:
             yield (config.invocation_params.dir / name).resolve()
+
+
+def _is_prepared(config: pytest.Config) -> bool:
+    """Whether this is a conformance run whose plugin has been looked at; other runs import nothing for the answer."""
+    run = sys.modules.get("torch_fl_conformance.run")
+    return run is not None and bool(run.is_prepared(config))
 
 
 def _refuse(line: str, code: int = USAGE) -> int:

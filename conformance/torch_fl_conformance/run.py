@@ -25,12 +25,16 @@ def prepare(config: pytest.Config) -> None:
     config.stash[SETTINGS] = settle(config)
 
 
-def forget(config: pytest.Config) -> bool:
-    """After an end before the session began: leave nothing behind. Whether a run had been prepared."""
-    if SETTINGS not in config.stash:
-        return False
+def is_prepared(config: pytest.Config) -> bool:
+    """Whether this is a conformance run whose plugin has been looked at."""
+    return SETTINGS in config.stash
+
+
+def forget(config: pytest.Config) -> str:
+    """After an interrupt that pytest did not survive: leave nothing behind; returns what to tell the user."""
     shutil.rmtree(config.stash[SETTINGS].staging, ignore_errors=True)
-    return True
+    controller: Controller | None = config.pluginmanager.get_plugin("torch_fl_controller")
+    return "interrupted before any row ran" if controller is None or controller.report is None else "interrupted"
 
 
 def register(config: pytest.Config) -> None:

@@ -185,6 +185,35 @@ def test_an_interrupt_gives_130_and_a_report_that_says_so(
     assert [row["id"] for row in report["rows"]] == ["FL-MEM-002"]
 
 
+@pytest.mark.parametrize("when", ["told", "written"])
+def test_a_second_interrupt_still_gives_130_and_a_report_that_says_so(
+    good_library: Path, tmp_path: Path, when: str
+) -> None:
+    """While pytest tells its plugins of the first one, and while the report of the first is written."""
+    (tmp_path / "twice.py").write_text(
+        "import os, signal, pytest\n"
+        "from torch_fl_conformance import controller\n"
+        "def interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
+        "def pytest_runtest_call(item): interrupt()\n"
+        "@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_keyboard_interrupt():\n"
+        f"    if {when!r} == 'told': interrupt()\n"
+        "write = controller.write_report\n"
+        "def writing(*more):\n"
+        f"    if {when!r} == 'written': interrupt()\n"
+        "    return write(*more)\n"
+        "controller.write_report = writing\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "twice", SUITE, f"--vendor={good_library}", "--report=r"]
+    done = subprocess.run(
+        [*command, "--row=FL-MEM-002"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stdout + done.stderr
+    assert report_of(tmp_path / "r")["run"]["interrupted"]
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 @pytest.mark.parametrize("phase", ["preflight", "start", "certify"])
 def test_an_interrupt_before_the_first_row_gives_130_and_leaves_nothing(
