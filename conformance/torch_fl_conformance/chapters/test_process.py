@@ -90,6 +90,9 @@ def _count_opens_nothing(row: Row, driver: Driver) -> None:
     after = driver.execute({"do": "process_state"})
     changed = sorted(name for name, value in after.items() if value != before[name])
     row.check(not changed, f"device_count changed the process's {', '.join(changed)}")
+    row.case(call="device.count", what="while every device is open")
+    counts.add(Abi(driver).ok("device.count", out("int32_t")).value)
+    row.check(len(counts) == 1, "device_count is another number while devices are open", got=sorted(counts))
 
 
 def _round_trip() -> list[dict[str, Any]]:
