@@ -12,12 +12,15 @@ from typing import Any
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import encode, out, struct
+from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
+from torch_fl_conformance.handles import Gate
 from torch_fl_conformance.row import Row
 
 ROUNDS = 100
 FAILURES = 20
+HELD_SECONDS = 0.001
 REASON = "the log function is called with a lock held: calls of two threads wait for each other"
 
 Call = tuple[Any, ...]
@@ -27,7 +30,7 @@ def check_log_locks(row: Row, fresh_driver: FreshDriver) -> None:
     """Allocations, refusals, pinned memory; open and close; the failure of a stream."""
     abi = Abi(fresh_driver(log=True))
     row.case(what="log function", calls="memory", rounds=ROUNDS)
-    _race(row, abi, ROUNDS, _memory(abi), _memory(abi))
+    _race(row, abi, ROUNDS, _memory(abi), _memory(abi), held_back=True)
     if len(abi.devices) > 1:
         row.case(what="log function", calls="open and close", rounds=ROUNDS // 4)
         _race(row, abi, ROUNDS // 4, _reopen("d0"), _reopen("d1"))
@@ -64,24 +67,47 @@ def _reopen(device: str) -> Callable[[str], list[Call]]:
 
 
 def _race(
-    row: Row, abi: Abi, rounds: int, holder: Callable[[str], list[Call]], logger: Callable[[str], list[Call]]
+    row: Row,
+    abi: Abi,
+    rounds: int,
+    holder: Callable[[str], list[Call]],
+    logger: Callable[[str], list[Call]],
+    *,
+    held_back: bool = False,
 ) -> None:
-    """The same number of rounds on both threads; every call must return within the time."""
+    """The same number of rounds on both threads; every call must return within the time.
+
+    held_back: both begin once all calls are queued. Calls that run as they are queued hardly ever meet.
+    """
     queued = {"holder": 0, "logger": 0}
+    gates = [_hold_back(abi, thread) for thread in queued] if held_back else []
+    queued = {thread: len(gates) // 2 for thread in queued}
     for _ in range(rounds):
         for thread, calls, lock in (("holder", holder, True), ("logger", logger, False)):
             for call in calls(abi.driver.name(thread)):
                 _queue(abi, thread, call, lock)
                 queued[thread] += 1
+    for gate in gates:
+        gate.open()
     for thread, count in queued.items():
         results, pending = abi.join(thread, 20.0)
         row.check(not pending, REASON, thread=thread)
         row.check(len(results) == count, "calls were lost", thread=thread)
 
 
+def _hold_back(abi: Abi, thread: str) -> Gate:
+    """A call on the thread that does not return before the gate opens."""
+    stream = abi.stream()
+    if not gates_work(abi):
+        return abi.gate(stream, thread)
+    gate = abi.gate(stream)
+    abi.queue(thread, "stream.sync", stream, 60_000_000_000)
+    return gate
+
+
 def _queue(abi: Abi, thread: str, call: Call, lock: bool) -> None:
     command = {"do": "call", "fn": call[0], "args": [encode(value) for value in call[1:]], "thread": thread}
-    abi.driver.execute({**command, "log_lock": lock})
+    abi.driver.execute({**command, "log_lock": HELD_SECONDS if lock else False})
 
 
 def _failing_stream(row: Row, abi: Abi) -> None:

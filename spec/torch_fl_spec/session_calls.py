@@ -129,7 +129,8 @@ def _call(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
 
     -> {"status", "err", "outs", "untouched", "intact", "seconds"}; outs in order of the arguments, pointers
     as numbers, after a failure strings too. intact: no byte has changed that the call may not change.
-    "state": true adds "state_changed", see session_process; "log_lock": true holds the log sink's lock.
+    "state": true adds "state_changed", see session_process; "log_lock": true holds the log sink's lock,
+    a number does so for that many seconds before the call, too, so that other threads get into theirs.
     """
     name, args = command["fn"], list(command.get("args", ()))
     error = command.get("err", {})

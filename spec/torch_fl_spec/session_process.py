@@ -36,6 +36,7 @@ class Watch:
         self._before = process_state() if command.get("state") else None
         if self._lock:
             helper.load().flh_log_lock()
+            time.sleep(float(command["log_lock"]) if command["log_lock"] is not True else 0)
 
     def end(self) -> dict[str, Any]:
         """{"state_changed": names of flh_state's fields} where asked for."""
@@ -70,8 +71,14 @@ def _resources(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _strings(session: Session, _: Mapping[str, Any]) -> dict[str, Any]:
-    """-> {"strings": {where: [address, hex of its bytes]}}: every string that the plugin has handed out."""
+def _strings(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
+    """-> {"strings": {where: [address, hex of its bytes]}}: every string that the plugin has handed out.
+
+    "reread": {where: address}: what stands there now, of strings that an earlier answer told.
+    """
+    if "reread" in command:
+        again = {where: ffi.cast("const char*", address) for where, address in command["reread"].items()}
+        return {"strings": {where: [command["reread"][where], ffi.string(p).hex()] for where, p in again.items()}}
     root, found = session.plugin.root, {}
 
     def note(where: str, pointer: Any) -> None:

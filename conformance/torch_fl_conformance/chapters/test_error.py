@@ -59,7 +59,7 @@ def test_failures_come_with_text(row: Row, abi: Abi, fresh_driver: FreshDriver, 
             )
     _wide_characters(row, fresh_driver())
     for threads in (1, 2, 8):
-        count = effort.pick(5_000, 100_000)
+        count = effort.pick(100_000, 400_000)
         row.case(loop="error_storm", threads=threads, count=count)
         outcome = abi.driver.execute(
             {"do": "loop", "name": "error_storm", "device": 0, "threads": threads, "count": count}, timeout=120.0
