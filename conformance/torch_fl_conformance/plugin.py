@@ -120,9 +120,12 @@ def _argument_paths(config: pytest.Config) -> Iterator[Path]:
 
 
 def _is_prepared(config: pytest.Config) -> bool:
-    """Whether this is a conformance run whose plugin has been looked at; other runs import nothing for the answer."""
+    """Whether this process controls a conformance run whose plugin has been looked at.
+
+    Other runs import nothing for the answer; the end of a worker is its controller's matter.
+    """
     run = sys.modules.get("torch_fl_conformance.run")
-    return run is not None and bool(run.is_prepared(config))
+    return run is not None and not hasattr(config, "workerinput") and bool(run.is_prepared(config))
 
 
 def _refuse(line: str, code: int = USAGE) -> int:

@@ -180,6 +180,7 @@ def test_an_interrupt_gives_130_and_a_report_that_says_so(
     output, _ = child.communicate(timeout=60)
     report = report_of(tmp_path / "r")
     assert child.returncode == 130, output
+    assert "before any row" not in output  # nor does an interrupted worker say so
     assert report["run"]["interrupted"]
     assert not report["totals"]["certified"]
     assert [row["id"] for row in report["rows"]] == ["FL-MEM-002"]
