@@ -32,7 +32,7 @@ def arguments(operator: Operator, claim: Claim) -> list[str]:
     name = operator.short_name
     special = {
         "cat": ["inner", "outer", "empty_entry", "long_list", "single"],
-        "flip": ["inner", "outer", "many", "none"],
+        "flip": ["inner", "outer", "many"],
         "constant_pad_nd": [f"value={word}" for word in NUMBER_CLASSES] + ["nothing"],
         "arange.start_step": [f"step={word}" for word in ("one", "minus_one", "integral", "fractional")],
         "embedding": ["plain", "equal", "out_of_range"],
@@ -111,8 +111,6 @@ def _flip(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Struc
         if len(shape) == 1:
             shape = (between(draw, 2, 3), *shape)
         dims = tuple(range(between(draw, 0, len(shape) - 2), len(shape)))
-    if recipe.argument == "none":
-        dims = ()
     dtype = DTYPES[claim.dtypes[0]]
     x = Tensor("self", dtype, shape, _spec(recipe), _repeat(draw, recipe, shape))
     args: tuple[dict[str, Any], ...] = ({"tensor": "self"}, {"ints": list(dims)})
