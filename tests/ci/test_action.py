@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.ci.actions import Run, run_action
-from tests.twins.build import build_twin
+from tests.twins.build import build
+from tests.twins.corpus import load_twins
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "ci" / "certify" / "action.yml"
@@ -62,7 +63,8 @@ def test_reference_is_green(workspace: Path) -> None:
 
 
 def test_twin_is_red_and_its_badge_is_published(workspace: Path) -> None:
-    run = certify(str(build_twin("c03")), workspace)
+    (twin,) = (twin for twin in load_twins() if twin.id == "c03")
+    run = certify(str(build(twin.edits)), workspace)
     assert run.codes == {"Install": 0, "Certify": 0, "Publish the badge": 0, "Verdict": 1}, run.log
     assert published_badge(workspace)["color"] == "red", published_badge(workspace)
 
