@@ -7,7 +7,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CompileRegistry(BuildHookInterface):
+class CompileRegistry(BuildHookInterface[Any]):
     """Runs torch_fl_spec.registry_compile on the YAML sources of the tree being built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ class Judgement:
 
 
 def _same_zero(got: Array, ref: Array) -> Array:
-    return (got != 0) | (ref != 0) | (np.signbit(got) == np.signbit(ref))
+    return np.asarray((got != 0) | (ref != 0) | (np.signbit(got) == np.signbit(ref)))
 
 
 def _within(

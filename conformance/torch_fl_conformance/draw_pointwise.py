@@ -160,6 +160,6 @@ def _bounds(draw: Draw, recipe: Recipe, dtype: DType) -> tuple[list[dict[str, An
     if word == "crossed":
         low, high = high, low
     params = {"min": low if word != "max" else None, "max": high if word != "min" else None}
-    args = [{"tensor": "self"}]
+    args: list[dict[str, Any]] = [{"tensor": "self"}]
     args += [{"none": True} if value is None else number_arg(value) for value in params.values()]
     return args, params

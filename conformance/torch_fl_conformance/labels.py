@@ -99,7 +99,7 @@ def _of_arguments(problem: Problem) -> set[str]:
 
 
 def _of_values(values: Array, tensor: Tensor, regime: str) -> set[str]:
-    found = set()
+    found: set[str] = set()
     dtype = tensor.dtype
     if values.size == 0:
         return found

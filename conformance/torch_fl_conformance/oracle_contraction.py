@@ -101,11 +101,16 @@ def _direct(
             slice(i * d, i * d + (size - 1) * s + 1, s)
             for i, d, s, size in zip(place, dilation, stride, spatial, strict=True)
         )
-        part = padded[(slice(None), slice(None), *window)]
+        part = padded[_inner(2, window)]
         part = part.reshape(batch, groups, channels // groups, *spatial)
-        factor = grouped_w[(slice(None), slice(None), slice(None), *place)]
+        factor = grouped_w[_inner(3, place)]
         out += np.einsum("bgc...,goc->bgo...", part, factor)
     return out.reshape(out_shape)
+
+
+def _inner(leading: int, index: Sequence[int | slice]) -> tuple[int | slice, ...]:
+    """An index into what lies behind the first `leading` dimensions."""
+    return (*(slice(None),) * leading, *index)
 
 
 def _transposed(
@@ -133,10 +138,10 @@ def _transposed(
             slice(i * d, i * d + (size - 1) * s + 1, s)
             for i, d, s, size in zip(place, dilation, stride, spatial, strict=True)
         )
-        factor = grouped_w[(slice(None), slice(None), slice(None), *place)]
-        canvas[(slice(None), slice(None), slice(None), *window)] += np.einsum("bgc...,gco->bgo...", grouped_x, factor)
+        factor = grouped_w[_inner(3, place)]
+        canvas[_inner(3, window)] += np.einsum("bgc...,gco->bgo...", grouped_x, factor)
     cut = tuple(slice(p, p + size) for p, size in zip(padding, out_shape[2:], strict=True))
-    return canvas[(slice(None), slice(None), slice(None), *cut)].reshape(out_shape)
+    return canvas[_inner(3, cut)].reshape(out_shape)
 
 
 def convolution_sizes(

@@ -80,7 +80,7 @@ def embedding(weight: Array, indices: Array, dtype: DType) -> Expected:
 def scatter_add(x: Array, dim: int, index: Array, source: Array, dtype: DType, precision: Precision) -> Expected:
     """A copy of x to which source is added at index along dim; n counts the summands of each element."""
     inside = (index >= 0) & (index < x.shape[dim])
-    places = list(np.indices(index.shape))
+    places: list[Array] = list(np.indices(index.shape))
     places[dim] = np.asarray(index)
     at = tuple(place[inside] for place in places)
     total = widen(x, dtype).copy()

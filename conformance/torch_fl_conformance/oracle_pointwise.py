@@ -56,10 +56,10 @@ def oracle(*names: str) -> Callable[[Oracle], Oracle]:
 def _combine(o: Operands, sign: int) -> Expected | Array:
     alpha = o.values["alpha"]
     if not o.dtype.is_float:
-        return o["self"] + sign * (o["alpha"] * o["other"])
+        return np.asarray(o["self"] + sign * (o["alpha"] * o["other"]))
     if abs(alpha) == 1:
         product = o.double("other") * (alpha * sign)
-        return (o.double("self") + product).astype(wide_type(o.dtype))
+        return np.asarray(o.double("self") + product, wide_type(o.dtype))
     product = o["alpha"] * o["other"]
     # where the product alone leaves the range, fused and separate arithmetic may differ in class
     held = ~np.isfinite(product) | (np.abs(product) <= compute_type(o.dtype).max_finite)
@@ -221,11 +221,11 @@ def _where(o: Operands) -> Expected:
     return Expected(widen(chosen, o.output) if o.output.is_float else chosen, bitwise=o.output.is_float)
 
 
-_COMPARISONS = {
+_COMPARISONS: dict[str, Callable[..., Any]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
-for _name, _function in _COMPARISONS.items():
-    ORACLES[_name] = lambda o, f=_function: f(o["self"], o["other"])  # type: ignore[misc]
+for _name, _comparison in _COMPARISONS.items():
+    ORACLES[_name] = lambda o, f=_comparison: f(o["self"], o["other"])  # type: ignore[misc]
 
 ORACLES["isnan"] = lambda o: np.isnan(o["self"])
 ORACLES["logical_and"] = lambda o: (o["self"] != 0) & (o["other"] != 0)

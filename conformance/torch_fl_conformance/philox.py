@@ -48,7 +48,7 @@ def _doubles(seed: int, offset: int, count: int) -> Array:
     """53-bit integers, two per counter: [count, 2]."""
     w = words(seed, offset, count)
     pairs = np.stack([w[:, 1] << _SHIFT | w[:, 0], w[:, 3] << _SHIFT | w[:, 2]], axis=1)
-    return pairs >> np.uint64(11)
+    return np.asarray(pairs >> np.uint64(11))
 
 
 def uniform(seed: int, offset: int, numel: int, dtype: DType) -> Array:

@@ -24,7 +24,7 @@ def _odd(exact: Array, nearest: Array, words: type[np.unsignedinteger]) -> Array
     bits = nearest.view(words).copy()
     bits[away] -= words(1)
     bits[inexact] |= words(1)
-    result = bits.view(nearest.dtype)
+    result: Array = bits.view(nearest.dtype)
     overflow = np.isfinite(exact) & np.isinf(nearest)
     if overflow.any():
         result = result.copy()
@@ -49,7 +49,7 @@ def _bfloat16(values: Array) -> Array:
     rounded = words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))
     words = np.where(np.isfinite(single), rounded, words) & ~_LOW_WORD
     result = words.astype(np.uint32).view(np.float32)
-    return np.where(np.isnan(single), np.float32(np.nan), result).astype(np.float32)
+    return np.asarray(np.where(np.isnan(single), np.float32(np.nan), result), np.float32)
 
 
 def round_to(values: Array, dtype: DType) -> Array:

@@ -70,7 +70,7 @@ def specials(name: str, infinities: bool = True) -> Array:
     both = np.array([s * v for v in values for s in (1.0, -1.0)] + [np.nan])
     rounded = round_to(both, dtype)
     keep = np.isfinite(rounded) | ~np.isfinite(both)
-    return rounded[keep]
+    return np.asarray(rounded[keep])
 
 
 def special_count(name: str, infinities: bool = True) -> int:
@@ -113,7 +113,7 @@ def _cross(values: Array, shape: tuple[int, ...], draw: Draw) -> Array:
     """Input `ordinal` of the cross product of `values` with itself, one factor per input, along row-major order."""
     index = np.arange(int(np.prod(shape)))
     period = values.size ** (draw.inputs - 1 - draw.ordinal)
-    return values[(index // max(period, 1)) % values.size]
+    return np.asarray(values[(index // max(period, 1)) % values.size])
 
 
 def _floats(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:
@@ -149,7 +149,7 @@ def _reals(regime: str, dtype: DType, shape: tuple[int, ...], rng: Rng) -> Array
         at = rng.permutation(flat.size // 2)[:pairs] * 2
         large = big * (1 + rng.uniform(0, 1, at.size))
         flat[at], flat[at + 1] = large, -large
-        return flat.reshape(shape)
+        return np.asarray(flat.reshape(shape))
     if regime == "offset":
         # mean of 1000 standard deviations, where the type can tell such neighbours apart
         return np.asarray(z + (1000.0 if dtype.precision >= 24 else 30.0))

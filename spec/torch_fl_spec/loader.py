@@ -221,7 +221,8 @@ def _check_strings(root: Any) -> list[str]:
             reasons.append(f"FL-LAYOUT-009: root.name is {value!r:.80}; a vendor name is 1 to 64 of [a-z0-9_]")
         if field == "version" and not (0 < len(value) <= LONGEST_VERSION and is_printable(value)):
             reasons.append(
-                f"FL-LAYOUT-009: root.version is {value!r:.80}; a version is 1 to {LONGEST_VERSION} printable characters"
+                f"FL-LAYOUT-009: root.version is {value!r:.80}; "
+                f"a version is 1 to {LONGEST_VERSION} printable characters"
             )
     return reasons
 

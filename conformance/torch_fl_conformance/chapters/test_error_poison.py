@@ -96,6 +96,9 @@ def _along_every_path(row: Row, abi: Abi, device: str, other: str) -> None:
             row.case(device=device, stream=where, asked=time)
             _reports(row, abi.call("stream.sync", stream, SYNC_NS, timeout=20.0), f"sync of {where}, the {time} time")
             _reports(row, abi.call("stream.query", stream), f"query of {where}, the {time} time")
+            # Whether it tells of failed streams is open; it must not put an end to their failure.
+            synced = abi.call("device.sync", stream.device, SYNC_NS, timeout=20.0)
+            row.check(synced.status in (header.FL_OK, FAILED), f"{synced}, expected OK or ASYNC_FAILURE")
         row.label(*([] if stream is scene.stream else ["waiter"]))
     for where in ("the failed stream", "a stream that waits for it"):
         for call, result in _submits(abi, scene, streams[where]):
