@@ -26,7 +26,7 @@ if git fetch --quiet origin "$branch" 2>/dev/null; then
 else
   git worktree add --quiet --detach "$work/tree"
   git -C "$work/tree" checkout --quiet --orphan "$branch-$$"
-  git -C "$work/tree" rm -rf --quiet . 
+  git -C "$work/tree" rm -rf --quiet --ignore-unmatch .
 fi
 mkdir -p "$work/tree/$name"
 cp "$report/badge.svg" "$report/badge.json" "$work/tree/$name/"
