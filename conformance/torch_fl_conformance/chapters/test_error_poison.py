@@ -240,7 +240,8 @@ def _stream(abi: Abi) -> tuple[Stream, int]:
 def _losing_a_device(row: Row, abi: Abi) -> None:
     """In a process of its own: all that needs the device reports the loss; releasing still works; others go on."""
     row.case(what="FL_DEVICE_LOST")
-    stream, bystander, event = abi.stream(), abi.stream(), abi.event()
+    stream, bystander, event, failed = abi.stream(), abi.stream(), abi.event(), abi.event()
+    waiter = abi.stream("d1" if len(abi.devices) > 1 else "d0")
     block, spare = abi.alloc("d0", SIZE), abi.alloc("d0", SIZE)
     counter = abi.driver.name("c")
     gate = abi.gate(stream) if gates_work(abi) else None
@@ -249,6 +250,9 @@ def _losing_a_device(row: Row, abi: Abi) -> None:
     if gate is None:
         _is_lost(row, submitted, "the failing submit on an INLINE device")
     taken = abi.call("stream.host_task", stream, task("count", counter)).ok
+    if len(abi.devices) > 1:  # a stream of another device that waits for it fails, and its device does not
+        abi.call("event.record", failed, stream)
+        abi.call("stream.wait_event", waiter, failed)
     if gate is not None:
         gate.open()
     calls: dict[str, tuple[Any, ...]] = {
@@ -279,6 +283,8 @@ def _losing_a_device(row: Row, abi: Abi) -> None:
     )
     if len(abi.devices) > 1:
         row.case(what="FL_DEVICE_LOST", other_device="d1")
+        waited = abi.call("stream.sync", waiter, SYNC_NS, timeout=20.0)
+        row.check(waited.status in (FAILED, LOST), f"{waited} on a stream that waits for a lost device")
         elsewhere, memory = abi.stream("d1"), abi.alloc("d1", SIZE)
         abi.fill(elsewhere, memory, 0x65)
         row.check(abi.download(elsewhere, memory) == b"\x65" * SIZE, "a device does not work while another is lost")
