@@ -51,6 +51,8 @@ def check_leaks(row: Row, abi: Abi, effort: Effort) -> None:
     whole = _largest(abi)
     for what, (count, command) in loops.items():
         _slope(row, abi, what, count, {"do": "loop", "device": 0, **command})
+    if "fl.fault" in abi.driver.describe()["extensions"]:
+        _refused_by_a_failed_stream(row, abi, effort.pick(40, 400))
     row.case(what="the largest block after all others were freed", bytes=whole)
     again = abi.call("memory.alloc", "d0", struct("fl_mem_alloc_args", {"bytes": whole}), out("uint64_t", save="whole"))
     row.check(again.ok, "freed memory is not there for a large block: pieces of it are lost or never joined")
@@ -103,6 +105,27 @@ def growing(count: int, samples: list[dict[str, int]], noise: dict[str, float]) 
         if enough and statistics.median(steps) / count > most:
             found[resource] = steps
     return found
+
+
+def _refused_by_a_failed_stream(row: Row, abi: Abi, count: int) -> None:
+    """Copies of 16 KiB from the host that a poisoned stream refuses."""
+    size = 4 * BYTES
+    stream, block, buffer = abi.stream(), abi.alloc("d0", size), abi.host_buffer(size)
+    abi.ok("fault.fail_next", stream, header.FL_ASYNC_FAILURE)
+    abi.call("memory.fill", stream, block, 0, 0, 1, size)
+    abi.call("stream.sync", stream, 20_000_000_000, timeout=20.0)
+    samples = []
+    for window in range(WINDOWS):
+        row.case(cycles=count, what="copies refused by a failed stream", window=window)
+        for _ in range(count):
+            abi.expect(header.FL_ASYNC_FAILURE, "memory.copy", stream, abi.copy_args(block, buffer))
+        if window >= 1:
+            samples.append(_resources(abi))
+    # The driver's own memory moves a little with every command.
+    judge_steps(row, "copies refused by a failed stream", count, samples, {**NOISE, "resident bytes": float(BYTES)})
+    abi.destroy(stream)
+    abi.free(block)
+    abi.release_host(buffer)
 
 
 def judge_steps(row: Row, what: str, count: int, samples: list[dict[str, int]], noise: dict[str, float]) -> None:

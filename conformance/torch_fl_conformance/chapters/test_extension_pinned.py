@@ -190,6 +190,7 @@ def test_ordinary_memory_can_be_pinned(row: Row, abi: Abi) -> None:
                 unregister(abi, back, device=device)
                 row.label("again")
             _captured_once_more(row, abi, there, device)
+            _ordinary_part_is_captured(row, abi, there, device)
         _refused_ranges(row, abi, device)
 
 
@@ -202,6 +203,30 @@ def _captured_once_more(row: Row, abi: Abi, buffer: HostBuffer, device: str) -> 
     abi.write(buffer, b"\xd5" * buffer.bytes)
     got = abi.download(stream, block)
     row.check(got == b"\x2a" * buffer.bytes, "unregistered memory was read after the copy had returned")
+    abi.free(block)
+    abi.destroy(stream)
+
+
+def _ordinary_part_is_captured(row: Row, abi: Abi, buffer: HostBuffer, device: str) -> None:
+    """A source that begins in pinned memory and goes on behind it: the ordinary part is the host's on return."""
+    row.case(device=device, bytes=buffer.bytes, what="copy from memory of which the first page is pinned")
+    stream, block = abi.stream(device), abi.alloc(device, buffer.bytes)
+    abi.write(buffer, b"\x3e" * buffer.bytes)
+    register(abi, buffer, 0, PAGE, device)
+    gate = abi.gate(stream) if gates_work(abi) else None
+    abi.queue("mixed copier", "memory.copy", stream, abi.copy_args(block, buffer))
+    _, pending = abi.join("mixed copier", 0.5)
+    if pending and gate is not None:
+        gate.open()
+        abi.join("mixed copier", 20.0)
+    abi.write(buffer, b"\xc1" * (buffer.bytes - PAGE), PAGE)
+    if gate is not None:
+        gate.open()
+    got = abi.download(stream, block)
+    unregister(abi, buffer, 0, device)
+    row.check(
+        got == b"\x3e" * buffer.bytes, "ordinary memory behind pinned memory was read after the copy returned"
+    )
     abi.free(block)
     abi.destroy(stream)
 
