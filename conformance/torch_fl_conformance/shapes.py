@@ -14,8 +14,9 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 TAILS = (5, 7, 13, 35, 67, 131, 259)  # no multiples of 4
 PRIMES = (2, 3, 5, 7, 11, 13)
+BULK = (65_537, 140_000)  # elements of a case that a plugin right for small tensors only does not pass
 WEAK_SHAPES = ("zero_size", "one_element", "scalar_shape")  # too small to show much beside
-STRONG_SHAPES = ("tail", "square", "primes", "past_power", "max_ndim", "size_one", "under_power", "power")
+STRONG_SHAPES = ("tail", "square", "primes", "past_power", "max_ndim", "size_one", "under_power", "power", "bulk")
 LAYOUTS = ("contiguous", "permuted", "holes", "padded_rows", "odd_ones", "stride_zero", "strided_out", "mixed")
 
 
@@ -49,6 +50,8 @@ def shape_of(draw: Draw, kind: str, max_ndim: int, *, largest: int = 12) -> tupl
     if kind in ("under_power", "power", "past_power"):
         size = near_power(draw, kind, largest)
         return (size,) if size > 600 or rank < 2 else (*[between(draw, 1, 3)] * between(draw, 0, 1), size)
+    if kind == "bulk":
+        return (between(draw, *BULK),)
     if kind == "square" and rank >= 2:
         size = one_of(draw, (3, 2, 5, 8, 17, 33))
         return (*[between(draw, 2, 3)] * between(draw, 0, min(rank - 2, 1)), size, size)
