@@ -19,7 +19,7 @@ from torch_fl_conformance.handles import Gate
 from torch_fl_conformance.row import Row
 
 ROUNDS = 100
-FAILURES = 20
+FAILURES = 8
 HELD_SECONDS = 0.001
 REASON = "the log function is called with a lock held: calls of two threads wait for each other"
 
@@ -115,10 +115,10 @@ def _failing_stream(row: Row, abi: Abi) -> None:
     stream, block = abi.stream(), abi.alloc("d0", 64)
     abi.ok("fault.delay_next", stream, 2_000_000)
     abi.ok("fault.fail_next", stream, header.FL_ASYNC_FAILURE)
-    for _ in range(40):
+    for _ in range(25):
         _queue(abi, "holder", ("stream.query", stream), lock=True)
     abi.call("memory.fill", stream, block, 0, 1, 1, 64)
-    for _ in range(40):
+    for _ in range(25):
         _queue(abi, "holder", ("stream.query", stream), lock=True)
     _, pending = abi.join("holder", 20.0)
     row.check(not pending, REASON, call="stream.query of a stream that fails")

@@ -40,8 +40,10 @@ def check_timeouts(row: Row, abi: Abi) -> None:
             row.check(
                 timeout / 1e9 <= result.seconds + 0.001, f"{function} gave up early", seconds=round(result.seconds, 6)
             )
-            # The quickest of a few: a loaded machine holds up single calls.
-            quickest = min([result.seconds, *(abi.call(function, handle, timeout).seconds for _ in range(2))])
+            quickest = result.seconds
+            for _ in range(2):  # a loaded machine holds up single calls
+                if quickest >= timeout / 1e9 + SLOW:
+                    quickest = min(quickest, abi.call(function, handle, timeout).seconds)
             row.check(quickest < timeout / 1e9 + SLOW, f"{function} gave up late", seconds=round(quickest, 3))
     threads = []
     for function, handle in waits:
