@@ -62,13 +62,12 @@ def later_work_is_not_covered(row: Row, abi: Abi, home: str, other: str, timing:
 
 
 def only_a_wait_remains(row: Row, abi: Abi, home: str, other: str) -> None:
-    """A stream that has nothing left but a wait is not complete, nor is an event recorded behind the wait."""
+    """A stream that has nothing left but a wait is not complete, for query and for both syncs."""
     row.case(what="only a wait remains", home=home, waiter=other)
-    stream, waiter, third = abi.stream(home), abi.stream(other), abi.stream(home)
-    first, second = abi.event(home), abi.event(other)
+    stream, waiter, event = abi.stream(home), abi.stream(other), abi.event(home)
     gate = abi.gate(stream)
-    abi.record(first, stream)
-    abi.wait(waiter, first)
+    abi.record(event, stream)
+    abi.wait(waiter, event)
     still_pending(
         abi, row, _complete(abi, waiter), "a stream is complete though it waits for a pending event", device=home
     )
@@ -76,6 +75,18 @@ def only_a_wait_remains(row: Row, abi: Abi, home: str, other: str) -> None:
     row.check(result.status == header.FL_TIMEOUT, f"{result} on a stream that waits, expected TIMEOUT")
     result = abi.call("device.sync", other, MILLISECOND)
     row.check(result.status == header.FL_TIMEOUT, f"{result} on a device with a stream that waits, expected TIMEOUT")
+    gate.open()
+    row.check(eventually(_complete(abi, waiter)), "a stream that waits never became complete")
+
+
+def chains_of_waits_hold(row: Row, abi: Abi, home: str, other: str) -> None:
+    """A record behind a wait is complete with the wait, though its stream has no work of its own."""
+    row.case(what="a chain of waits", home=home, waiter=other)
+    stream, waiter, third = abi.stream(home), abi.stream(other), abi.stream(home)
+    first, second = abi.event(home), abi.event(other)
+    gate = abi.gate(stream)
+    abi.record(first, stream)
+    abi.wait(waiter, first)
     abi.record(second, waiter)
     set_flag, is_set = flag(abi)
     abi.wait(third, second)

@@ -12,10 +12,10 @@ from typing import Any
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import encode, out, struct
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import Gate
+from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.row import Row
 
 ROUNDS = 100

@@ -44,6 +44,11 @@ def still_pending(
     row.check(not happened(), what, after_round_trips=trips, **facts)
 
 
+def gates_work(abi: Abi, device: str = "d0") -> bool:
+    """Whether streams can be stalled: not on an INLINE device, where the submit would wait for the gate."""
+    return bool(abi.device_info(device)["execution_model"] == "ASYNC")
+
+
 def eventually(happened: Callable[[], object], seconds: float = 20.0) -> bool:
     """Whether `happened()` turns true within `seconds`; the positive half of an order check."""
     deadline = time.monotonic() + seconds

@@ -19,18 +19,13 @@ from torch_fl_conformance.copy_extents import (
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, HostBuffer, Stream
-from torch_fl_conformance.ordering import eventually, still_pending
+from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 FRAME = 96  # bytes of neighbours that are checked on both sides of a copy
-
-
-def is_async(abi: Abi, device: str = "d0") -> bool:
-    """Whether a gate can stall a stream of this device without stalling its caller."""
-    return bool(abi.device_info(device)["execution_model"] == "ASYNC")
 
 
 @rule("FL-COPY-001")
@@ -46,7 +41,7 @@ def test_copies_are_stream_ordered(row: Row, abi: Abi, rng: np.random.Generator,
         abi.fill(stream, block, old)
         abi.sync(stream)
         buffer = abi.host_buffer(size, fill=old ^ 0xFF)
-        if not is_async(abi):
+        if not gates_work(abi):
             abi.fill(stream, block, new)
             abi.copy(stream, buffer, block)
             row.check(abi.read(buffer) == bytes([new]) * size, "an INLINE copy had not happened on return")
@@ -73,7 +68,7 @@ def test_copies_are_stream_ordered(row: Row, abi: Abi, rng: np.random.Generator,
             expected=new,
             got=got[:8].hex(),
         )
-    if is_async(abi):
+    if gates_work(abi):
         row.require("gated")
 
 
@@ -86,7 +81,7 @@ def test_host_sources_are_captured(row: Row, abi: Abi, effort: Effort) -> None:
         block = abi.alloc("d0", size)
         # The source ends at an inaccessible page: reading past it is a fault.
         source = abi.host_buffer(size, fill=0x3C, guard=True)
-        gate = abi.gate(stream) if is_async(abi) else None
+        gate = abi.gate(stream) if gates_work(abi) else None
         abi.queue("uploader", "memory.copy", stream, abi.copy_args(block, source))
         results, pending = abi.join("uploader", 1.0)
         row.label("returned behind a stall" if gate and not pending else "returned after the stream went on")

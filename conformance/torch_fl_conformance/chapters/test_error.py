@@ -8,12 +8,12 @@ from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import array, encode, out, struct, text
 from torch_fl_conformance.calls import abi_call, result_of
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import CallResult
+from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.payload import Affine
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule

@@ -8,13 +8,12 @@ from typing import Any
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out, struct, task
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import Block, CallResult, Event, Stream
 from torch_fl_conformance.operations import SIZE, Operations, fail_next, need_fault
-from torch_fl_conformance.ordering import eventually
+from torch_fl_conformance.ordering import eventually, gates_work
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 

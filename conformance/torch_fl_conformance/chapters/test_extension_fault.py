@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from torch_fl_spec import abi as header
 
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Stream
 from torch_fl_conformance.operations import NEW, SIZE, Operations, fail_next, need_fault
-from torch_fl_conformance.ordering import still_pending
+from torch_fl_conformance.ordering import gates_work, still_pending
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 

@@ -9,11 +9,10 @@ from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import Arg, host, out
 from torch_fl_conformance.chapters.test_copy import first_difference
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import HostBuffer
-from torch_fl_conformance.ordering import still_pending
+from torch_fl_conformance.ordering import gates_work, still_pending
 from torch_fl_conformance.pinned_calls import Pinned, is_pinned, need_pinned, pin, register, unpin, unregister
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
@@ -224,9 +223,7 @@ def _ordinary_part_is_captured(row: Row, abi: Abi, buffer: HostBuffer, device: s
         gate.open()
     got = abi.download(stream, block)
     unregister(abi, buffer, 0, device)
-    row.check(
-        got == b"\x3e" * buffer.bytes, "ordinary memory behind pinned memory was read after the copy returned"
-    )
+    row.check(got == b"\x3e" * buffer.bytes, "ordinary memory behind pinned memory was read after the copy returned")
     abi.free(block)
     abi.destroy(stream)
 

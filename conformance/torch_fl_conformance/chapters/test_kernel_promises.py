@@ -9,12 +9,12 @@ import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.case_drivers import GatedDriver, WorkspaceDriver
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.dtypes import DTYPES
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.kernel_samples import ClaimedKernel, claimed, drawn, one_row, per_class, plain
 from torch_fl_conformance.layout_blocks import Layout, contiguous_strides
+from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.payload import WORD, Affine
 from torch_fl_conformance.problem import Problem, Tensor
 from torch_fl_conformance.raw_calls import RawCall, answer

@@ -9,11 +9,11 @@ from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out
 from torch_fl_conformance.calls import abi_call
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.failures import DriverCrashed, exit_text
 from torch_fl_conformance.fixtures import FreshDriver
+from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 

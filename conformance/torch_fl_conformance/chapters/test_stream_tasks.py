@@ -8,11 +8,10 @@ import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out, task
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Event, Gate, Stream
-from torch_fl_conformance.ordering import eventually, still_pending
+from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 

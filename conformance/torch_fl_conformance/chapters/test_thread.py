@@ -9,14 +9,13 @@ import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out, struct
-from torch_fl_conformance.chapters.test_stream import gates_work
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import CallResult
 from torch_fl_conformance.leaks import check_leaks, check_reopening
 from torch_fl_conformance.log_locks import check_log_locks
-from torch_fl_conformance.ordering import eventually, still_pending
+from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
