@@ -9,6 +9,7 @@ from torch_fl_conformance.edges import event_cells, run_cells
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.event_graphs import (
     a_second_record_in_one_stream_is_a_second_generation,
+    chains_of_waits_hold,
     device_pairs,
     every_wait_of_a_join_holds,
     every_waiter_is_held_and_released,
@@ -34,24 +35,31 @@ def test_a_record_covers_all_earlier_work(row: Row, abi: Abi, rng: np.random.Gen
         return
     row.require("gated", "re-record", "many generations")
     for device in ("d0", "d1")[: len(abi.devices)]:
-        for position in ("head", "middle", "last"):
+        for position in ("head", "middle", "last", "last of a queue"):
             _record_behind(row, abi, position, device)
         _re_record(row, abi, device)
     for home, other in device_pairs(len(abi.devices)):
         later_work_is_not_covered(row, abi, home, other, timing=home == other)
+        chains_of_waits_hold(row, abi, home, other)
     _many_generations(row, abi, effort.pick(300, 1500))
 
 
 def _record_behind(row: Row, abi: Abi, position: str, device: str) -> None:
-    """The event stays pending while the gate stands anywhere before it, as the last operation too."""
+    """The event stays pending while the gate stands anywhere before it, as the last operation too.
+
+    "last of a queue": that operation begins when the record is in the queue already.
+    """
     row.case(gate=position, device=device)
     stream, event, block = abi.stream(device), abi.event(device), abi.alloc(device, SIZE)
+    front = abi.gate(stream) if position == "last of a queue" else None
     if position != "head":
         abi.fill(stream, block, 1)
     gate = abi.gate(stream)
-    if position != "last":
+    if position in ("head", "middle"):
         abi.fill(stream, block, 2)
     abi.record(event, stream)
+    if front is not None:
+        front.open()
     still_pending(
         abi,
         row,
