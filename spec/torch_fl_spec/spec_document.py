@@ -17,7 +17,7 @@ from torch_fl_spec.registry import Budget, Operator, Slot, load_registry
 from torch_fl_spec.rules import load_rules, table
 
 # A checkout holds the twins beside the specification; the document is only rendered there.
-TWINS = Path(__file__).parents[2] / "vendor_kits" / "twins" / "twins.yaml"
+TWINS = Path(__file__).parents[2] / "vendor_kits" / "twins"
 _PART = re.compile(r"(<!-- generated: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -32,13 +32,12 @@ def parts(document: str) -> list[str]:
 
 
 def twins_by_rule() -> dict[str, list[str]]:
-    """Rule id -> ids of the twins that may fail it, from vendor_kits/twins/twins.yaml."""
+    """Rule id -> ids of the twins that may fail it, from vendor_kits/twins/twins*.yaml."""
     found: dict[str, list[str]] = {}
-    if not TWINS.exists():
-        return found
-    for twin in yaml.safe_load(TWINS.read_text(encoding="utf-8"))["twins"]:
-        for rule in twin["rules"]:
-            found.setdefault(rule, []).append(twin["id"])
+    for path in sorted(TWINS.glob("twins*.yaml")):
+        for twin in yaml.safe_load(path.read_text(encoding="utf-8"))["twins"]:
+            for rule in twin["rules"]:
+                found.setdefault(rule, []).append(twin["id"])
     return found
 
 

@@ -122,7 +122,8 @@ class Variant(BaseModel):
 
 def load_twins() -> tuple[Twin, ...]:
     """All twins, in the order of their ids; ValueError where one id is given twice."""
-    twins = tuple(Twin.model_validate(entry) for entry in _read("twins.yaml", "twins"))
+    files = sorted(path.name for path in TWINS.glob("twins*.yaml"))
+    twins = tuple(Twin.model_validate(entry) for name in files for entry in _read(name, "twins"))
     _refuse_doubles([twin.id for twin in twins])
     return tuple(sorted(twins, key=lambda twin: twin.id))
 
