@@ -30,8 +30,8 @@ def elements(problem: Problem, variation: int = 0) -> dict[str, Array]:
         unserved = _unserved(problem, tensor)
         if unserved and core.size:
             flat = core.reshape(-1).copy()
-            spots = rng.permutation(flat.size)[: max(flat.size // 3, 1)]
-            flat[spots] = rng.choice(unserved, spots.size)
+            spots = rng.permutation(flat.size)[: max(flat.size // 3, min(flat.size // 2, 4), 1)]
+            flat[spots] = np.resize(unserved, spots.size)  # in their order: few spots have the first ones
             core = flat.reshape(core.shape)
         made[tensor.name] = np.broadcast_to(core, tensor.shape)
     return made
@@ -42,7 +42,7 @@ def _unserved(problem: Problem, tensor: Tensor) -> list[int]:
     domain = tensor.draw.domain if tensor.draw else ""
     if problem.recipe.argument == "out_of_range" and domain == "index" and tensor.draw:
         bound, dtype = tensor.draw.bound, tensor.dtype
-        return [bound, -1, bound + 7, 2**30, -(2**30), dtype.low, dtype.high]
+        return [bound, -1, -(2**30), 2**30, bound + 7, dtype.low, dtype.high]
     if problem.recipe.argument == "zero_divisor" and domain == "nonzero" and not tensor.dtype.is_float:
         return [0]
     return []
