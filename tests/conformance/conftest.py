@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,3 +61,10 @@ def run_pytest(tmp_path: Path) -> Pytest:
         return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout)
 
     return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible_children() -> None:
+    """Children inherit an ignored SIGINT, as that of a background job; tests of Ctrl-C need it to reach them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
