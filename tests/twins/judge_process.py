@@ -55,7 +55,7 @@ def _prepare(watchdog: float) -> None:
 
     Effort.watchdog = property(lambda self: watchdog)  # type: ignore[method-assign, assignment]
     ordering.eventually.__defaults__ = (watchdog / 2,)
-    controller.write_report = lambda *arguments: None  # type: ignore[assignment, attr-defined]
+    controller.Controller._write = lambda self, run, rows, code: code  # type: ignore[method-assign]
 
 
 def _judge(request: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
