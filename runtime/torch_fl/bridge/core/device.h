@@ -1,0 +1,76 @@
+// Logical devices: one flat list fl:0, fl:1, ... over all vendors of the process.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "torch_fl/plugin.h"
+
+namespace torch_fl {
+
+class Pool;
+class RouteTable;
+class Stream;
+class StreamSet;
+
+// Torch counts devices in an int8_t.
+constexpr int kMaxDevices = 64;
+
+// A loaded plugin: full-width copies of its tables, so that nobody looks at struct sizes again.
+struct Vendor {
+  int index;  // in order of registration; equal for all devices of one plugin
+  std::string name;
+  std::string version;
+  fl_device_api device;
+  fl_memory_api memory;
+  fl_stream_api stream;
+  fl_event_api event;
+  fl_kernel_api kernel;
+  const fl_pinned_api* pinned;  // null where the plugin has no fl.pinned
+  const fl_fault_api* fault;    // null where the plugin has no fl.fault
+};
+
+// One device, opened at registration and never closed. Immutable but for what its members guard themselves.
+class Device {
+ public:
+  Device(int index, const Vendor& vendor, fl_device handle, const fl_device_info& info);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const int index;  // N of fl:N
+  const Vendor& vendor;
+  const fl_device handle;
+  const fl_device_info info;
+  const bool is_inline;  // info.execution_model == FL_EXEC_INLINE
+
+  Pool& pool() noexcept { return *pool_; }
+  StreamSet& streams() noexcept { return *streams_; }
+  RouteTable& routes() noexcept { return *routes_; }
+
+  // Waits for all work of the device; raises what any of its streams failed with, and renews those streams.
+  void synchronize();
+
+ private:
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<StreamSet> streams_;
+  std::unique_ptr<RouteTable> routes_;
+};
+
+// Registration happens once, before any device is used, under the caller's lock; reading needs none.
+Vendor& add_vendor(const fl_plugin* root, const fl_pinned_api* pinned, const fl_fault_api* fault);
+// Opens device `vendor_index` of the vendor with options ("key=value;..."), reads its info and kernel table, appends it
+// to the list and returns it. Raises with the vendor's text where that fails; the list is unchanged then.
+Device& add_device(Vendor& vendor, int vendor_index, const char* options);
+
+// Where devices come from: called once, by the first device_count() or device(); it calls add_vendor and add_device.
+void set_discovery(void (*discover)());
+// Runs discovery if it has not run. Raises what it raised; a later call tries again. After fork: raises kRuntime
+// "devices cannot be used in a forked child; use the 'spawn' start method".
+void ensure_discovered();
+
+int device_count();             // of registered devices, after discovery
+Device& device(int index);      // raises kRuntime "fl:7 does not exist: this process has 2 devices, fl:0 to fl:1"
+extern Device* device_list[kMaxDevices];  // registered ones first, then null: the unchecked look-up of hot paths
+
+}  // namespace torch_fl

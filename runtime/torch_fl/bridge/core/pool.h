@@ -1,0 +1,73 @@
+// The host-owned caching pool of one device: every tensor's memory comes from here.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "stream.h"
+
+namespace torch_fl {
+
+struct Segment;  // one mem_alloc
+
+// A piece of a segment. (base, offset, bytes) is what a vendor gets to see; `address` is what torch sees.
+struct Block {
+  uint64_t base;       // value of mem_alloc
+  uint64_t offset;     // bytes from base; a multiple of kGranule and of the device's alloc_align
+  uint64_t bytes;      // >= requested
+  uint64_t requested;  // bytes asked for: the bound of every access
+  uint64_t base_bytes; // size of the whole segment
+  uintptr_t address;   // unique in the process: base + offset of a LINEAR device whose range is free, else a token
+  Stream* stream;      // the one it was allocated for
+  Segment* segment;
+  // The pool's own.
+  Block* previous;
+  Block* next;
+  void* bookkeeping;
+  bool allocated;
+};
+
+struct PoolStats {  // bytes and counts, as torch.cuda.memory_stats names them
+  uint64_t allocated_bytes, allocated_bytes_peak;
+  uint64_t reserved_bytes, reserved_bytes_peak;
+  uint64_t requested_bytes;
+  uint64_t active_blocks;     // allocated ones
+  uint64_t segments;
+  uint64_t inactive_split_bytes;
+  uint64_t allocations;       // calls that gave a block
+  uint64_t cache_hits;        // of these, without mem_alloc
+  uint64_t retries;           // OUT_OF_MEMORY -> flush -> retry
+  uint64_t out_of_memory;     // raised
+};
+
+// Thread-safe. Size classes below 1 MiB, best fit with split and merge above. Reuse is stream-ordered: a freed block
+// serves later allocations for its own stream at once, and others only after empty_cache(); a block that record_stream
+// named further streams for waits for an event recorded on each of these at its release.
+class Pool {
+ public:
+  explicit Pool(Device& device);
+  ~Pool();
+
+  // bytes >= 1. Never null: on OUT_OF_MEMORY (or beyond the memory fraction) flushes the cache of this pool, retries once
+  // and raises kOutOfMemory with a summary: asked for, free and total, allocated, reserved, largest free block, what to do.
+  Block* allocate(uint64_t bytes, Stream& stream);
+  void release(Block* block) noexcept;
+  void record_stream(Block* block, Stream& stream);
+  // Grows or shrinks nothing: a storage resize allocates anew.
+
+  void empty_cache();                    // waits for events as needed, gives every wholly free segment back
+  void set_memory_fraction(double part); // of total memory, (0, 1]; raises kValue otherwise
+  PoolStats stats();
+  void reset_peaks();
+  // One line per segment and block for memory_snapshot(): calls visit(segment_base, segment_bytes, block).
+  void info(uint64_t* out_free, uint64_t* out_total);  // mem_info of the device
+
+ private:
+  struct State;
+  State* state_;
+};
+
+// Block whose range holds the address torch has, null when none does: for checks, not for hot paths.
+Block* block_at(uintptr_t address);
+
+}  // namespace torch_fl
