@@ -1,6 +1,7 @@
 // Logical devices: one flat list fl:0, fl:1, ... over all vendors of the process.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -59,18 +60,29 @@ class Device {
 
 // Registration happens once, before any device is used, under the caller's lock; reading needs none.
 Vendor& add_vendor(const fl_plugin* root, const fl_pinned_api* pinned, const fl_fault_api* fault);
-// Opens device `vendor_index` of the vendor with options ("key=value;..."), reads its info and kernel table, appends it
-// to the list and returns it. Raises with the vendor's text where that fails; the list is unchanged then.
-Device& add_device(Vendor& vendor, int vendor_index, const char* options);
+// Opens device `vendor_index` of the vendor with options ("key=value;..."), calls inspect(handle), reads the device's
+// info and kernel table, appends it to the list and returns it. `inspect` is where the kernel table is judged before
+// anything here relies on it. Raises with the vendor's text, or what `inspect` raised, where any of that fails; the
+// device is closed again and the list unchanged then.
+Device& add_device(Vendor& vendor, int vendor_index, const char* options,
+                   const std::function<void(fl_device)>& inspect = {});
+// Appends a place for a device that is there but must not be used (it does not open, its kernel table is malformed, it
+// lacks the certificate that the user demands), so that the indices of those after it do not hang on its state.
+// device(index) raises kRuntime with `reason`, device_list[index] stays null. Returns the index.
+int add_unusable(const std::string& reason);
 
 // Where devices come from: called once, by the first device_count() or device(); it calls add_vendor and add_device.
 void set_discovery(void (*discover)());
-// Runs discovery if it has not run. Raises what it raised; a later call tries again. After fork: raises kRuntime
-// "devices cannot be used in a forked child; use the 'spawn' start method".
+// Runs discovery if it has not run. Raises what it raised; a later call tries again. Within discovery, calls of the
+// thread that runs it return at once and see the devices added so far. After fork: raises kRuntime "devices cannot be
+// used in a forked child; use the 'spawn' start method".
 void ensure_discovered();
 
-int device_count();             // of registered devices, after discovery
+int device_count();             // of places in the list, usable or not, after discovery
 Device& device(int index);      // raises kRuntime "fl:7 does not exist: this process has 2 devices, fl:0 to fl:1"
-extern Device* device_list[kMaxDevices];  // registered ones first, then null: the unchecked look-up of hot paths
+// The unchecked look-up of hot paths, and what "for all devices" loops go through: null where a device is unusable, and
+// beyond device_count(). Torch sets every index below device_count() as current device in threads of its own, where
+// nothing catches an exception: set_current_device accepts an unusable one, its use raises.
+extern Device* device_list[kMaxDevices];
 
 }  // namespace torch_fl
