@@ -1,93 +1,89 @@
-// Operators, and for each device the table that says which kernel serves which call.
+// For each device the table that says which kernel serves which call, and what became of the calls.
 #pragma once
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
-#include "stream.h"
+#include "operator.h"
 
 namespace torch_fl {
 
-enum class SlotKind : uint8_t {
-  kTensor, kTensorList, kScalar, kInt, kFloat, kBool, kIntList, kString, kDtype, kRng
-};
+class Device;
 
-// One argument of a registry operator. type: a type variable (0 ...), kFixed + FL_DTYPE_* for a fixed dtype, or kNoType.
-struct Slot {
-  static constexpr uint8_t kNoType = 0xff;
-  static constexpr uint8_t kFixed = 0x80;
-  std::string name;
-  SlotKind kind;
-  uint8_t type;
-  bool optional;
-  bool scalar;   // a variant with FL_KERNEL_TAKES_SCALAR may get a number
-  bool inplace;  // output 0 may equal it under FL_KERNEL_INPLACE_OK
-};
-
-struct Operator {  // one entry of the operator registry: the newest revision this host speaks
-  int id;
-  std::string name;  // "aten::add.Tensor"
-  std::string op_class;
-  uint32_t revision;
-  uint8_t n_types;
-  std::vector<Slot> slots;
-  std::vector<uint8_t> outs;  // type of each output, coded as Slot::type
-};
-
-// Filled once, at discovery, from the registry; ids are dense. Fast-lane code looks its operator up by name at the first
-// use of any device (see fast.h), so ids need not be known at compile time.
-const std::vector<Operator>& operators();
-const Operator* find_operator(const std::string& name);  // null: not in the registry
-const Operator& add_operator(Operator entry);            // sets id; before the first device is added
-
-// Counters of one operator on one device; relaxed atomics, read by torch_fl.counters().
+// What became of the calls of one operator on one device. Relaxed: sums are right once the callers are done.
 struct Counters {
-  std::atomic<uint64_t> native, relayout, generic, cpu, errors, bytes_moved;
+  std::atomic<uint64_t> native{0};       // served by a kernel of the device, with or without relayout
+  std::atomic<uint64_t> relayout{0};     // of these, after the host had copied operands into a layout it takes
+  std::atomic<uint64_t> generic{0};      // handed to other operators on the device
+  std::atomic<uint64_t> cpu{0};          // computed on the host
+  std::atomic<uint64_t> errors{0};       // raised
+  std::atomic<uint64_t> bytes_moved{0};  // between device and host, by the CPU tier
 };
 
-// One kernel of a device that this host may use for an operator.
-struct Variant {
-  const fl_kernel* kernel;
-  uint32_t dtype_rows[8][1];  // see route.cpp
-};
-
-// What a call looks like, for the choice of its variant.
-struct CallShape {
-  std::array<uint8_t, 8> dtypes;  // one per type variable, FL_DTYPE_*
-  uint32_t layouts_needed;        // bits of FL_LAYOUT_* of which the variant must admit one that holds for all tensors:
-                                  // FL_LAYOUT_STRIDED is always among them
-  uint32_t max_ndim;
-  uint32_t alignment;             // largest power of two that divides every tensor's first address, capped at 64 KiB
-  bool has_scalar;                // a tensor slot carries a number: needs FL_KERNEL_TAKES_SCALAR
-  bool aliases;                   // output 0 is one of the inputs: needs FL_KERNEL_INPLACE_OK
-};
-
-struct Policy {  // process-wide, changed rarely; atomics
-  std::atomic<bool> admit_fast;         // tier FAST: only on the user's word
-  std::atomic<bool> deterministic;      // only FL_KERNEL_DETERMINISTIC
-  std::atomic<bool> native, generic, cpu;  // tiers, each switchable; all on
+// Process-wide wishes of the user; read on every call, changed rarely.
+struct Policy {
+  std::atomic<bool> admit_fast{false};     // tier FAST for every operator
+  std::atomic<bool> deterministic{false};  // only FL_KERNEL_DETERMINISTIC
+  std::atomic<bool> native{true}, generic{true}, cpu{true};  // each tier can be switched off
+  // Further opinions, asked only where a kernel's eligibility hangs on them; null: none. Set once, at start.
+  bool (*admits_fast_contractions)() noexcept = nullptr;
+  bool (*wants_deterministic)() noexcept = nullptr;
 };
 extern Policy policy;
 
-// Candidates in order: admitted tier, priority high to low, variant name; never load order [FL-KERNEL-010].
+// What the choice of a kernel depends on besides the dtype row.
+struct Demand {
+  const fl_call* call;  // with tensors, for their layouts
+  uint32_t max_ndim;
+  uint64_t addresses;   // bitwise or of the tensors' first addresses: their common alignment
+  bool has_number;      // a tensor slot carries a number: FL_KERNEL_TAKES_SCALAR
+  bool aliases;         // output 0 is an input: FL_KERNEL_INPLACE_OK
+};
+
+// FL_LAYOUT_* that hold for a tensor; FL_LAYOUT_STRIDED is always among them.
+uint32_t layouts_of(const fl_tensor& tensor) noexcept;
+
+// Which kernels this device offers for each operator. Candidates stand in the order of the specification: priority high
+// to low, then variant name; never load order. Built once, when the device is added; then read without a lock.
 class RouteTable {
  public:
   explicit RouteTable(Device& device);
-  void read(const fl_kernel_table& table);  // ignores unknown names and revisions, skips rows with unknown dtypes
-  // The first eligible kernel after `previous` (null: from the start), null when there is none.
-  const fl_kernel* select(const Operator& op, const CallShape& shape, const fl_kernel* previous = nullptr) const noexcept;
-  // Whether any variant claims this dtype row: what torch_fl.supports() says.
-  bool claims(const Operator& op, const std::array<uint8_t, 8>& dtypes) const noexcept;
-  int operator_count() const noexcept;
-  Counters& counters(int op) noexcept;
-  void disable(int op, bool disabled) noexcept;  // tests, and users who distrust one kernel
+  ~RouteTable();
+  RouteTable(const RouteTable&) = delete;
+  RouteTable& operator=(const RouteTable&) = delete;
+
+  // Unknown operators, revisions, tiers and dtype rows are passed over.
+  void read(const fl_kernel_table& table);
+
+  // The first eligible kernel after `previous` (null: from the start), null when there is none. `demand` null asks for
+  // a kernel whatever the call's layouts: what the host could serve after a relayout.
+  const fl_kernel* select(const Operator& op, DtypeRow row, const Demand* demand,
+                          const fl_kernel* previous = nullptr) const noexcept;
+  // Whether a kernel that the policy admits claims this row: what supports() says.
+  bool claims(const Operator& op, DtypeRow row) const noexcept { return select(op, row, nullptr) != nullptr; }
+
+  Counters& counters(const Operator& op) noexcept;
+  void disable(const Operator& op, bool disabled) noexcept;  // for users who distrust a kernel: its calls step down
+  bool disabled(const Operator& op) const noexcept;
 
  private:
-  struct Entry;
-  Device& device_;
-  std::vector<Entry> entries_;  // by operator id
+  struct Candidate {
+    DtypeRow row;
+    const fl_kernel* kernel;
+  };
+  struct Entry {
+    Counters counters;
+    std::atomic<bool> disabled{false};
+    std::vector<Candidate> candidates;  // sorted by row, then by priority and name
+    // For the dtype of type variable 0: the first of its candidates, and one past the last.
+    uint16_t first[32] = {};
+    uint16_t last[32] = {};
+  };
+  void index(Entry& entry);
+
+  std::unique_ptr<Entry[]> entries_;  // by operator id
+  int n_entries_;
 };
 
 }  // namespace torch_fl

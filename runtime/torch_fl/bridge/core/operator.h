@@ -1,0 +1,66 @@
+// Operators of the registry, as the host needs them for routing.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torch_fl/plugin.h"
+
+namespace torch_fl {
+
+// Dtypes of a call's type variables, one byte each in the registry's order, unused ones 0: a dtype row as one number.
+using DtypeRow = uint64_t;
+constexpr DtypeRow row_of(uint32_t dtype, int variable) noexcept { return DtypeRow(dtype) << (8 * variable); }
+constexpr uint32_t dtype_of(DtypeRow row, int variable) noexcept { return uint32_t(row >> (8 * variable)) & 0xff; }
+
+enum class SlotKind : uint8_t { kTensor, kTensorList, kScalar, kInt, kFloat, kBool, kIntList, kString, kDtype, kRng };
+
+// The dtype of a slot or an output: a type variable (0 ... 7), a fixed dtype, or none.
+struct TypeRef {
+  static constexpr uint8_t kNone = 0xff;
+  static constexpr uint8_t kFixed = 0x80;  // | FL_DTYPE_*
+  uint8_t code = kNone;
+
+  bool is_variable() const noexcept { return code < FL_MAX_TYPE_VARIABLES; }
+  bool is_fixed() const noexcept { return code != kNone && (code & kFixed) != 0; }
+  // FL_DTYPE_* under a row; FL_DTYPE_NONE for an untyped slot.
+  uint32_t under(DtypeRow row) const noexcept {
+    if (is_variable()) return dtype_of(row, code);
+    return is_fixed() ? code & ~kFixed : FL_DTYPE_NONE;
+  }
+};
+
+// One argument of fl_call.args.
+struct Slot {
+  std::string name;
+  SlotKind kind = SlotKind::kTensor;
+  TypeRef type;
+  bool optional = false;  // may carry FL_TAG_NONE
+  bool scalar = false;    // a kernel with FL_KERNEL_TAKES_SCALAR may get a number for the tensor
+  bool inplace = false;   // output 0 may equal it under FL_KERNEL_INPLACE_OK
+};
+
+// One operator at one revision: the newest that the registry of this host knows.
+struct Operator {
+  int id = -1;        // dense, in order of registration
+  std::string name;   // "aten::add.Tensor"
+  std::string op_class;
+  uint32_t revision = 0;
+  int n_types = 0;
+  std::vector<DtypeRow> rows;  // all that the registry has
+  std::vector<Slot> slots;
+  std::vector<TypeRef> outs;
+
+  bool has_row(DtypeRow row) const noexcept;
+};
+
+constexpr int kMaxSlots = 24;
+constexpr int kMaxOuts = 8;
+
+// Filled once, at discovery, before the first device is added; reading needs no lock. The references stay valid.
+const Operator& add_operator(Operator entry);            // sets id; kValue: known already, or beyond the limits above
+const Operator* find_operator(const char* name) noexcept;  // null: not in the registry
+int operator_count() noexcept;
+const Operator& operator_at(int id) noexcept;
+
+}  // namespace torch_fl
