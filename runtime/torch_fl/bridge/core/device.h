@@ -58,7 +58,8 @@ class Device {
   std::unique_ptr<RouteTable> routes_;
 };
 
-// Registration happens once, before any device is used, under the caller's lock; reading needs none.
+// Registration happens once, before any device is used, in the discovery hook or under the caller's lock; reading needs
+// none. A root table that is registered already gives the same vendor again.
 Vendor& add_vendor(const fl_plugin* root, const fl_pinned_api* pinned, const fl_fault_api* fault);
 // Opens device `vendor_index` of the vendor with options ("key=value;..."), calls inspect(handle), reads the device's
 // info and kernel table, appends it to the list and returns it. `inspect` is where the kernel table is judged before
@@ -73,10 +74,16 @@ int add_unusable(const std::string& reason);
 
 // Where devices come from: called once, by the first device_count() or device(); it calls add_vendor and add_device.
 void set_discovery(void (*discover)());
-// Runs discovery if it has not run. Raises what it raised; a later call tries again. Within discovery, calls of the
-// thread that runs it return at once and see the devices added so far. After fork: raises kRuntime "devices cannot be
-// used in a forked child; use the 'spawn' start method".
+// Runs discovery if it has not run; other threads wait for it meanwhile, see `blocking`. Raises what it raised: devices
+// that it had added are closed, places it had made are gone, a later call tries again. Within discovery, calls of the
+// thread that runs it return at once and see the devices added so far. In a child forked after discovery had begun:
+// raises kRuntime "devices cannot be used in a forked child; use the 'spawn' start method"; there every call of the
+// vendor's tables (kernels apart) is refused so, too.
 void ensure_discovered();
+
+// Runs wait(argument), which may take long. The bridge lets go of the GIL meanwhile if the thread has it, so that a
+// discovery hook in Python can end. Set once; null: called directly.
+extern void (*blocking)(void (*wait)(void*), void* argument);
 
 int device_count();             // of places in the list, usable or not, after discovery
 Device& device(int index);      // raises kRuntime "fl:7 does not exist: this process has 2 devices, fl:0 to fl:1"

@@ -8,6 +8,7 @@
 namespace torch_fl {
 
 class Device;
+class Stream;
 
 enum class ErrorClass {
   kRuntime,         // RuntimeError
@@ -46,14 +47,19 @@ std::string status_name(fl_status status);
 // UNIMPLEMENTED kNotImplemented, all others kRuntime. `what` names function, operator, shapes: what the reader needs.
 [[noreturn]] void check_failed(fl_status status, const VendorError& error, const Device& device,
                                const std::string& what);
+// The same for a call that named a stream (every submit, query and sync). FL_ASYNC_FAILURE besides renews the stream:
+// its failure has surfaced, and a later wait does not raise it again.
+[[noreturn]] void check_failed(fl_status status, const VendorError& error, Stream& stream, const std::string& what);
 
-template <class What>  // const char*, std::string, or a callable that makes the text only when it is needed
-inline void check(fl_status status, const VendorError& error, const Device& device, What&& what) {
+// where: a `const Device&`, or for calls that named a stream the `Stream&`.
+// what: const char*, std::string, or a callable that makes the text only when it is needed.
+template <class Where, class What>
+inline void check(fl_status status, const VendorError& error, Where&& where, What&& what) {
   if (__builtin_expect(status == FL_OK, 1)) return;
   if constexpr (std::is_invocable_v<What>)
-    check_failed(status, error, device, what());
+    check_failed(status, error, where, what());
   else
-    check_failed(status, error, device, what);
+    check_failed(status, error, where, what);
 }
 
 }  // namespace torch_fl

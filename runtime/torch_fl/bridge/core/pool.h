@@ -2,13 +2,15 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
+#include <vector>
 
 #include "stream.h"
 
 namespace torch_fl {
 
 struct Segment;  // one mem_alloc
+
+constexpr uint64_t kGranule = 64;  // bytes; a device with a larger alloc_align has that as its granule
 
 // A piece of a segment. (base, offset, bytes) is what a vendor gets to see; `address` is what torch sees.
 struct Block {
@@ -59,7 +61,9 @@ class Pool {
   void set_memory_fraction(double part); // of total memory, (0, 1]; raises kValue otherwise
   PoolStats stats();
   void reset_peaks();
-  // One line per segment and block for memory_snapshot(): calls visit(segment_base, segment_bytes, block).
+  // Copies of all blocks, free ones included, by segment and offset, for memory_snapshot(). Pointers in them are stale
+  // but for `stream`.
+  std::vector<Block> snapshot();
   void info(uint64_t* out_free, uint64_t* out_total);  // mem_info of the device
 
  private:
@@ -67,7 +71,7 @@ class Pool {
   State* state_;
 };
 
-// Block whose range holds the address torch has, null when none does: for checks, not for hot paths.
+// Allocated block whose range holds the address torch has, null when none does: for checks, not for hot paths.
 Block* block_at(uintptr_t address);
 
 }  // namespace torch_fl

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "device.h"
+#include "error.h"
 
 namespace torch_fl {
+
+class EventPool;
 
 // A stream of a device. Never destroyed before the process ends, so that a c10::Stream may hold its id for ever.
 class Stream {
@@ -26,30 +29,53 @@ class Stream {
   // Waits in slices, calling check_signals between them; raises the stream's failure, and renews the stream: a failed
   // asynchronous operation surfaces here, exactly once, unless an earlier submit already raised it.
   void synchronize();
+  // Waits in slices for what was submitted before the call, and returns FL_OK or what failed; check_signals may throw.
+  fl_status wait(VendorError& error);
+  // Waits in slices until nothing submitted so far can touch memory any more. Raises no failure of the stream and leaves
+  // it for others to see; check_signals may throw.
+  void drain();
+  // Replaces the vendor's stream if it has failed; the caller raises the failure. False: it hasn't, or no new one can be
+  // had, in which case the failure stays and surfaces again.
+  bool renew() noexcept;
 
  private:
-  void report_failure(fl_status status, const class VendorError& error);
   std::atomic<fl_stream> handle_;
+  std::mutex renewing_;
 };
 
 // The streams of one device. Thread-safe.
 class StreamSet {
  public:
-  explicit StreamSet(Device& device) : device_(device) {}
+  explicit StreamSet(Device& device);
+  ~StreamSet();
 
   Stream& standard();                    // id 0; made at first use
   Stream& from_pool(int32_t priority);   // round robin over kPooled streams of that (clamped) priority
   Stream& create(int32_t priority);      // a new one; raises where priority is out of range
   Stream& by_id(int64_t id);             // raises kRuntime for an id that never was
+  std::vector<Stream*> all();            // every stream made so far
   template <class F>
-  void for_each(F&& visit);              // every stream made so far
+  void for_each(F&& visit) {             // the same; no lock is held in visit(Stream&)
+    for (Stream* stream : all()) visit(*stream);
+  }
+  EventPool& events() noexcept { return *events_; }  // see event_pool.h
 
   static constexpr int kPooled = 32;
 
  private:
+  Stream& add(int32_t priority);  // mutex_ is held
+
+  struct Ring {
+    int32_t priority;
+    uint32_t next;
+    std::vector<Stream*> streams;
+  };
   Device& device_;
   std::mutex mutex_;
+  std::atomic<Stream*> standard_{nullptr};
   std::vector<std::unique_ptr<Stream>> streams_;  // index = id
+  std::vector<Ring> rings_;                       // one per priority in use
+  std::unique_ptr<EventPool> events_;
 };
 
 // The calling thread's current device and, for each device, its current stream.
@@ -83,11 +109,8 @@ class Event {
   double elapsed_ms(Event& end);  // both timing, recorded, complete, of one device; raises otherwise
 
  private:
-  fl_event handle_;
+  fl_event handle_ = nullptr;
 };
-
-// Events that the bridge itself uses, recycled (creating one costs more than recording it). Thread-safe.
-class EventPool;
 
 uint64_t host_waits() noexcept;  // cross-vendor waits so far in this process
 

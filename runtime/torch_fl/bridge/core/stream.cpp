@@ -1,0 +1,151 @@
+#include "stream.h"
+
+#include <algorithm>
+
+#include "event_pool.h"
+#include "fork.h"
+#include "wait.h"
+
+namespace torch_fl {
+
+void (*check_signals)() = nullptr;
+
+namespace {
+
+fl_stream create_vendor_stream(const Device& device, int32_t priority, VendorError& error, fl_status* out_status) {
+  fl_stream_create_args args = {sizeof args, FL_KIND_STREAM_CREATE_ARGS, nullptr, priority, 0};
+  fl_stream stream = nullptr;
+  *out_status = device.vendor.stream.create(device.handle, &args, &stream, error.out());
+  return stream;
+}
+
+fl_stream create_or_raise(const Device& device, int32_t priority) {
+  VendorError error;
+  fl_status status = FL_OK;
+  fl_stream stream = create_vendor_stream(device, priority, error, &status);
+  check(status, error, device, [&] { return "stream_create with priority " + std::to_string(priority); });
+  return stream;
+}
+
+}  // namespace
+
+Stream::Stream(Device& device_, int64_t id_, int32_t priority_)
+    : device(device_), id(id_), priority(priority_), handle_(create_or_raise(device_, priority_)) {}
+
+bool Stream::query() {
+  VendorError error;
+  fl_status status = device.vendor.stream.query(handle(), error.out());
+  if (status == FL_NOT_READY) return false;
+  check(status, error, *this, [&] { return "query of stream " + std::to_string(id); });
+  return true;
+}
+
+fl_status Stream::wait(VendorError& error) {
+  const fl_stream_api& api = device.vendor.stream;
+  fl_stream stream = handle();
+  fl_status status = api.sync(stream, kSliceNs, error.out());
+  if (status != FL_TIMEOUT) return status;
+  if (check_signals != nullptr) check_signals();
+
+  // From here on by an event: a second sync would wait for what other threads have submitted since, and so on.
+  struct Taken {
+    EventPool& pool;
+    fl_event event;
+    ~Taken() { pool.give_back(event, false); }
+  } taken{device.streams().events(), device.streams().events().take(false)};
+  status = device.vendor.event.record(taken.event, stream, error.out());
+  if (status == FL_ASYNC_FAILURE) {  // refused: the stream has failed by now; sync says so once its tasks have run
+    return wait_in_slices([&](uint64_t slice) { return api.sync(stream, slice, error.out()); });
+  }
+  if (status != FL_OK) return status;
+  return wait_in_slices([&](uint64_t slice) { return device.vendor.event.sync(taken.event, slice, error.out()); });
+}
+
+void Stream::synchronize() {
+  VendorError error;
+  check(wait(error), error, *this, [&] { return "synchronize of stream " + std::to_string(id); });
+}
+
+void Stream::drain() {
+  VendorError error;
+  fl_status status = wait(error);
+  // A failed stream and a lost device run nothing any more.
+  if (status == FL_ASYNC_FAILURE || status == FL_DEVICE_LOST) return;
+  check(status, error, *this, [&] { return "waiting for stream " + std::to_string(id); });
+}
+
+bool Stream::renew() noexcept {
+  if (forked()) return false;
+  std::lock_guard<std::mutex> lock(renewing_);
+  const fl_stream_api& api = device.vendor.stream;
+  fl_stream failed = handle();
+  if (api.query(failed, nullptr) != FL_ASYNC_FAILURE) return false;
+  // A failed stream runs no operation any more [FL-ERROR-004], so the new one's may use its memory at once. That host
+  // tasks still run is no hazard to it; seeing them out keeps their order where that does not take for ever.
+  api.sync(failed, 1'000'000'000, nullptr);
+  VendorError error;
+  fl_status status = FL_OK;
+  fl_stream fresh = create_vendor_stream(device, priority, error, &status);
+  if (status != FL_OK) return false;
+  handle_.store(fresh, std::memory_order_release);
+  return true;
+}
+
+StreamSet::StreamSet(Device& device) : device_(device), events_(std::make_unique<EventPool>(device)) {}
+StreamSet::~StreamSet() = default;
+
+Stream& StreamSet::add(int32_t priority) {
+  int64_t id = static_cast<int64_t>(streams_.size());
+  streams_.push_back(std::make_unique<Stream>(device_, id, priority));
+  return *streams_.back();
+}
+
+Stream& StreamSet::standard() {
+  Stream* made = standard_.load(std::memory_order_acquire);
+  if (__builtin_expect(made != nullptr, 1)) return *made;
+  refuse_forked();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (streams_.empty()) add(0);
+  standard_.store(streams_[0].get(), std::memory_order_release);
+  return *streams_[0];
+}
+
+Stream& StreamSet::create(int32_t priority) {
+  standard();  // which has id 0
+  refuse_forked();
+  std::lock_guard<std::mutex> lock(mutex_);
+  return add(priority);
+}
+
+Stream& StreamSet::from_pool(int32_t priority) {
+  standard();
+  refuse_forked();
+  priority = std::clamp(priority, device_.info.priority_greatest, device_.info.priority_least);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto ring = std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.priority == priority; });
+  if (ring == rings_.end()) ring = rings_.insert(ring, Ring{priority, 0, {}});
+  if (ring->streams.size() < kPooled) {
+    ring->streams.push_back(&add(priority));
+    return *ring->streams.back();
+  }
+  return *ring->streams[ring->next++ % kPooled];
+}
+
+Stream& StreamSet::by_id(int64_t id) {
+  if (id == 0) return standard();
+  refuse_forked();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (id > 0 && id < static_cast<int64_t>(streams_.size())) return *streams_[static_cast<size_t>(id)];
+  raise(ErrorClass::kRuntime, "fl:" + std::to_string(device_.index) + " has no stream " + std::to_string(id) + ": " +
+                                  std::to_string(streams_.size()) + " have been made, 0 the first");
+}
+
+std::vector<Stream*> StreamSet::all() {
+  refuse_forked();
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Stream*> list;
+  for (auto& stream : streams_) list.push_back(stream.get());
+  return list;
+}
+
+}  // namespace torch_fl
