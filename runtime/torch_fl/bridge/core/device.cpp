@@ -9,9 +9,10 @@
 
 namespace torch_fl {
 
-Device::Device(int index_, const Vendor& vendor_, fl_device handle_, const fl_device_info& info_)
+Device::Device(int index_, const Vendor& vendor_, int vendor_index_, fl_device handle_, const fl_device_info& info_)
     : index(index_),
       vendor(vendor_),
+      vendor_index(vendor_index_),
       handle(handle_),
       info(info_),
       is_inline(info_.execution_model == FL_EXEC_INLINE),

@@ -34,13 +34,14 @@ struct Vendor {
 // One device, opened at registration and never closed. Immutable but for what its members guard themselves.
 class Device {
  public:
-  Device(int index, const Vendor& vendor, fl_device handle, const fl_device_info& info);
+  Device(int index, const Vendor& vendor, int vendor_index, fl_device handle, const fl_device_info& info);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   const int index;  // N of fl:N
   const Vendor& vendor;
+  const int vendor_index;  // what the vendor calls it: fl_tensor.device
   const fl_device handle;
   const fl_device_info info;
   const bool is_inline;  // info.execution_model == FL_EXEC_INLINE

@@ -21,10 +21,14 @@ bool Operator::has_row(DtypeRow row) const noexcept { return std::find(rows.begi
 const Operator& add_operator(Operator entry) {
   if (find_operator(entry.name.c_str()) != nullptr)
     raise(ErrorClass::kValue, entry.name + " is registered already: an operator is added once");
-  if (entry.slots.size() > kMaxSlots || entry.outs.size() > kMaxOuts || entry.outs.empty())
-    raise(ErrorClass::kValue, entry.name + " has " + std::to_string(entry.slots.size()) + " slots and " +
+  auto is_tensor = [](const Slot& slot) { return slot.kind == SlotKind::kTensor; };
+  auto tensors = std::count_if(entry.slots.begin(), entry.slots.end(), is_tensor);
+  if (entry.slots.size() > kMaxSlots || tensors > kMaxTensors || entry.outs.size() > kMaxOuts || entry.outs.empty())
+    raise(ErrorClass::kValue, entry.name + " has " + std::to_string(entry.slots.size()) + " slots, " +
+                                  std::to_string(tensors) + " of them tensors, and " +
                                   std::to_string(entry.outs.size()) + " outputs; this host takes up to " +
-                                  std::to_string(kMaxSlots) + " and 1 to " + std::to_string(kMaxOuts));
+                                  std::to_string(kMaxSlots) + ", " + std::to_string(kMaxTensors) + ", and 1 to " +
+                                  std::to_string(kMaxOuts));
   entry.id = operator_count();
   registered().push_back(std::move(entry));
   return registered().back();

@@ -55,6 +55,7 @@ struct Operator {
 };
 
 constexpr int kMaxSlots = 24;
+constexpr int kMaxTensors = 12;  // tensor slots, apart from lists
 constexpr int kMaxOuts = 8;
 
 // Filled once, at discovery, before the first device is added; reading needs no lock. The references stay valid.

@@ -121,7 +121,7 @@ Device& add_device(Vendor& vendor, int vendor_index, const char* options,
   const fl_kernel_table* table = nullptr;
   check_opening(vendor.kernel.kernels(handle, &table, error.out()), error, place, "kernels");
 
-  auto device = std::make_unique<Device>(static_cast<int>(all.places.size()), vendor, handle, info);
+  auto device = std::make_unique<Device>(static_cast<int>(all.places.size()), vendor, vendor_index, handle, info);
   device->routes().read(*table);
   all.places.push_back({std::move(device), ""});
   opened.keep();
