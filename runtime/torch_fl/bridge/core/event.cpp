@@ -24,8 +24,9 @@ void Event::record(Stream& stream) {
                                     std::to_string(stream.device.index) + ": make one for that device");
   }
   EventPool& pool = device.streams().events();
-  fl_event event = handle_ != nullptr ? handle_ : pool.take(timing);
   VendorError error;
+  fl_event event = handle_;
+  if (event == nullptr) check(pool.take(timing, &event, error), error, device, "event_create");
   fl_status status = device.vendor.event.record(event, stream.handle(), error.out());
   // A failed stream refuses the record but marks the event; any other refusal leaves the event as it was, and a fresh
   // one carries the generation of whoever had it before.

@@ -1,26 +1,22 @@
 #include "event_pool.h"
 
-#include "error.h"
 #include "fork.h"
 
 namespace torch_fl {
 
-fl_event EventPool::take(bool timing) {
+fl_status EventPool::take(bool timing, fl_event* out, VendorError& error) {
   refuse_forked();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<fl_event>& free = timing ? timing_ : plain_;
     if (!free.empty()) {
-      fl_event event = free.back();
+      *out = free.back();
       free.pop_back();
-      return event;
+      return FL_OK;
     }
   }
-  VendorError error;
   fl_event_create_args args = {sizeof args, FL_KIND_EVENT_CREATE_ARGS, nullptr, timing ? FL_EVENT_TIMING : 0u, 0};
-  fl_event event = nullptr;
-  check(device_.vendor.event.create(device_.handle, &args, &event, error.out()), error, device_, "event_create");
-  return event;
+  return device_.vendor.event.create(device_.handle, &args, out, error.out());
 }
 
 void EventPool::give_back(fl_event event, bool timing) noexcept {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "device.h"
+#include "error.h"
 
 namespace torch_fl {
 
@@ -12,8 +13,8 @@ class EventPool {
  public:
   explicit EventPool(Device& device) : device_(device) {}
 
-  // An event of whatever generation: record it before anything else. Raises where the vendor has no more.
-  fl_event take(bool timing);
+  // An event of whatever generation: record it before anything else. Or the vendor's status, where it has no more.
+  fl_status take(bool timing, fl_event* out, VendorError& error);
   // Its last generation may be pending; waits for it hold.
   void give_back(fl_event event, bool timing) noexcept;
 

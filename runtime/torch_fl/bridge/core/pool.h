@@ -8,6 +8,7 @@
 
 namespace torch_fl {
 
+struct PoolState;
 struct Segment;  // one mem_alloc
 
 constexpr uint64_t kGranule = 64;  // bytes; a device with a larger alloc_align has that as its granule
@@ -23,19 +24,22 @@ struct Block {
   Stream* stream;      // the one it was allocated for
   Segment* segment;
   // The pool's own.
-  Block* previous;
+  Block* previous;  // its neighbours in the segment
   Block* next;
   void* bookkeeping;
   bool allocated;
 };
 
-struct PoolStats {  // bytes and counts, as torch.cuda.memory_stats names them
-  uint64_t allocated_bytes, allocated_bytes_peak;
-  uint64_t reserved_bytes, reserved_bytes_peak;
-  uint64_t requested_bytes;
-  uint64_t active_blocks;     // allocated ones
-  uint64_t segments;
-  uint64_t inactive_split_bytes;
+// Bytes and counts, as torch.cuda.memory_stats names them: what is now, the most there was since reset_peaks(), and the
+// sum of all that was ever added.
+struct PoolStats {
+  uint64_t allocated_bytes, allocated_bytes_peak, allocated_bytes_total;
+  uint64_t requested_bytes, requested_bytes_peak, requested_bytes_total;
+  uint64_t reserved_bytes, reserved_bytes_peak, reserved_bytes_total;
+  uint64_t active_blocks, active_blocks_peak;  // allocated ones
+  uint64_t segments, segments_peak, segments_total;
+  uint64_t waiting_blocks, waiting_bytes;      // released, but streams that record_stream named may still use them
+  uint64_t inactive_split_blocks, inactive_split_bytes;  // free, in segments of which another part is not
   uint64_t allocations;       // calls that gave a block
   uint64_t cache_hits;        // of these, without mem_alloc
   uint64_t retries;           // OUT_OF_MEMORY -> flush -> retry
@@ -48,7 +52,9 @@ struct PoolStats {  // bytes and counts, as torch.cuda.memory_stats names them
 class Pool {
  public:
   explicit Pool(Device& device);
-  ~Pool();
+  ~Pool();  // gives what is free back; blocks that are still allocated stay so
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
 
   // bytes >= 1. Never null: on OUT_OF_MEMORY (or beyond the memory fraction) flushes the cache of this pool, retries once
   // and raises kOutOfMemory with a summary: asked for, free and total, allocated, reserved, largest free block, what to do.
@@ -67,8 +73,7 @@ class Pool {
   void info(uint64_t* out_free, uint64_t* out_total);  // mem_info of the device
 
  private:
-  struct State;
-  State* state_;
+  PoolState* state_;
 };
 
 // Allocated block whose range holds the address torch has, null when none does: for checks, not for hot paths.

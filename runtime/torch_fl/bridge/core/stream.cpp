@@ -48,17 +48,21 @@ fl_status Stream::wait(VendorError& error) {
   if (check_signals != nullptr) check_signals();
 
   // From here on by an event: a second sync would wait for what other threads have submitted since, and so on.
+  EventPool& events = device.streams().events();
   struct Taken {
     EventPool& pool;
-    fl_event event;
-    ~Taken() { pool.give_back(event, false); }
-  } taken{device.streams().events(), device.streams().events().take(false)};
-  status = device.vendor.event.record(taken.event, stream, error.out());
-  if (status == FL_ASYNC_FAILURE) {  // refused: the stream has failed by now; sync says so once its tasks have run
-    return wait_in_slices([&](uint64_t slice) { return api.sync(stream, slice, error.out()); });
+    fl_event event = nullptr;
+    ~Taken() {
+      if (event != nullptr) pool.give_back(event, false);
+    }
+  } taken{events};
+  status = events.take(false, &taken.event, error);
+  if (status == FL_OK) status = device.vendor.event.record(taken.event, stream, error.out());
+  if (status == FL_OK) {
+    return wait_in_slices([&](uint64_t slice) { return device.vendor.event.sync(taken.event, slice, error.out()); });
   }
-  if (status != FL_OK) return status;
-  return wait_in_slices([&](uint64_t slice) { return device.vendor.event.sync(taken.event, slice, error.out()); });
+  // The stream has failed by now, or there are no more events.
+  return wait_in_slices([&](uint64_t slice) { return api.sync(stream, slice, error.out()); });
 }
 
 void Stream::synchronize() {
