@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from .cache import cache_dir as cache_dir
 
 INCLUDE_DIR = Path(__file__).parent / "include"
 HEADER_PATH = INCLUDE_DIR / "torch_fl" / "plugin.h"
@@ -60,16 +61,6 @@ def cdef_section(text: str) -> str:
     if found is None:
         raise ValueError("no text between /* <cdef> */ and /* </cdef> */")
     return found.group(1)
-
-
-def cache_dir() -> Path:
-    """Where generated and compiled files of this package live; TORCH_FL_CACHE overrides it."""
-    override = os.environ.get("TORCH_FL_CACHE")
-    if override:
-        return Path(override)
-    import platformdirs
-
-    return platformdirs.user_cache_path("torch-fl")
 
 
 def _generate(cdef: str, name: str, path: Path) -> None:

@@ -15,6 +15,7 @@ GROUP = "torch_fl.commands"
 
 #: One line for `torch-fl --help`, which must not import the command to learn it.
 SHORT_HELP = {
+    "build": "Compile the bridge to the torch that is installed, ahead of its first import.",
     "certify": "Run the conformance suite on a vendor's plugin and write its report.",
     "kit": "Look at vendor kits.",
     "registry": "Keep a registry of certified plugins: keys, gate, entries.",

@@ -15,11 +15,15 @@ ROOMS = {
     "torch_fl_spec": ROOT / "spec" / "torch_fl_spec",
     "torch_fl_reports": ROOT / "reports" / "torch_fl_reports",
     "torch_fl_conformance": ROOT / "conformance" / "torch_fl_conformance",
+    "torch_fl_build": ROOT / "runtime" / "torch_fl_build",
+    "torch_fl": ROOT / "runtime" / "torch_fl",
 }
 MAY_IMPORT = {
     "torch_fl_spec": set[str](),
     "torch_fl_reports": {"torch_fl_spec"},
     "torch_fl_conformance": {"torch_fl_spec", "torch_fl_reports"},
+    "torch_fl_build": {"torch_fl_spec", "torch_fl"},  # one room; torch_fl only where its autoload is asked for
+    "torch_fl": {"torch_fl_spec", "torch_fl_reports", "torch_fl_build"},
 }
 OURS = {*ROOMS, "torch_fl"}
 
