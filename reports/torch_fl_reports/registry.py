@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final, Literal
@@ -131,31 +132,33 @@ class Registry:
         self.keys()  # a damaged key is told even where no entry asks for it
         entries = self.entries()
         for entry in entries:
-            results[entry.plugin] = tuple(self._verify(entry))
+            results[entry.plugin] = self.verify_entry(entry).reasons
         for path in sorted((self.folder / "entries").glob("*.json")):
             if path.stem not in results:
                 results[path.stem] = (Reason("not-indexed", f"{path.name} is not in the index"),)
         return results
 
-    def _verify(self, entry: Entry) -> list[Reason]:
+    def verify_entry(self, entry: Entry) -> Decision:
+        """Judge one line of the index and its envelope again, as `verify` does. Raises BadKey for a damaged key."""
         try:
             envelope = self.entry_path(entry.plugin).read_bytes()
         except OSError as error:
-            return [Reason("entry-missing", f"no envelope: {error.strerror}")]
+            return Decision((Reason("entry-missing", f"no envelope: {error.strerror}"),))
         accepted = instant(entry.accepted)
         # The product's files are not in the registry: the digests that were checked then are named inside.
         trial = judge(envelope, (), self._setting(accepted))
         if trial.report is None or trial.signer is None:
-            return list(trial.reasons)
+            return trial
         files = [file.sha256 for file in trial.report.subject.files]
-        reasons = list(judge(envelope, files, self._setting(accepted)).reasons)
+        decision = judge(envelope, files, self._setting(accepted))
         try:
             agrees = entry == self._entry(trial.report, trial.signer, accepted)
         except (ValueError, OverflowError):  # the envelope says something that no index line can repeat
             agrees = False
-        if not agrees:
-            reasons.append(Reason("index", "the index line does not say what the envelope says"))
-        return reasons
+        if agrees:
+            return decision
+        reason = Reason("index", "the index line does not say what the envelope says")
+        return replace(decision, reasons=(*decision.reasons, reason))
 
     def entry_path(self, plugin: str) -> Path:
         """Where the envelope about a plugin digest lies."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ class KitError(Exception):
     """A kit cannot be found, read or built."""
 
 
-def ensure_built(kit: Kit) -> Path:
-    """The kit's library, built if need be; raises KitError."""
+def ensure_built(kit: Kit, announce: Callable[[str], None] | None = None) -> Path:
+    """The kit's library, built if need be; raises KitError. announce: gets each command before it runs."""
     if not kit.build:
         if not kit.library.exists():
             raise KitError(f"{kit.name}: {kit.library} does not exist and the kit has no build commands")
@@ -37,7 +38,13 @@ def ensure_built(kit: Kit) -> Path:
     if not os.access(tree, os.W_OK):
         kit = _in_cache(kit, tree)
         tree = tree_of(kit)
-    return _build_locked(kit, tree)
+    return _build_locked(kit, tree, announce or _on_terminal)
+
+
+def _on_terminal(line: str) -> None:
+    """Show it where somebody is waiting: a build may take long, and its own words come only if it fails."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{line}\n")
 
 
 def _no_folder(kit: Kit) -> Path:
@@ -75,7 +82,7 @@ def _is_fresh(library: Path, newest: float) -> bool:
     return library.exists() and library.stat().st_mtime >= newest
 
 
-def _build_locked(kit: Kit, tree: Path) -> Path:
+def _build_locked(kit: Kit, tree: Path, announce: Callable[[str], None]) -> Path:
     from filelock import FileLock
 
     locks = abi.cache_dir() / "locks"
@@ -85,15 +92,15 @@ def _build_locked(kit: Kit, tree: Path) -> Path:
     with FileLock(locks / f"{name}.lock"):
         newest = newest_source(kit)
         if not _is_fresh(kit.library, newest):  # else another process has built it meanwhile
-            _build(kit, newest)
+            _build(kit, newest, announce)
     return kit.library
 
 
-def _build(kit: Kit, newest: float) -> None:
+def _build(kit: Kit, newest: float, announce: Callable[[str], None]) -> None:
     before = kit.library.stat().st_mtime_ns if kit.library.exists() else None
     try:
         for command in kit.build:
-            _run(kit, command)
+            _run(kit, command, announce)
     except BaseException:
         # What a broken or interrupted command left must not pass for a library.
         if kit.library.is_file() and kit.library.stat().st_mtime_ns != before:
@@ -107,15 +114,14 @@ def _build(kit: Kit, newest: float) -> None:
         os.utime(kit.library, (newest, newest))
 
 
-def _run(kit: Kit, command: tuple[str, ...] | str) -> None:
+def _run(kit: Kit, command: tuple[str, ...] | str, announce: Callable[[str], None]) -> None:
     environment = {
         **os.environ,
         "FL_INCLUDE": ":".join(map(str, bundled.include_dirs())),
         "FL_PYTHON": sys.executable,
     }
     shown = command if isinstance(command, str) else " ".join(command)
-    if sys.stderr.isatty():
-        sys.stderr.write(f"{kit.name}: {shown}\n")  # a build may take long, and its own words come only if it fails
+    announce(f"{kit.name}: {shown}")
     with tempfile.TemporaryFile() as printed:  # no pipe: what a command leaves in the background would keep it open
         try:
             done = subprocess.run(

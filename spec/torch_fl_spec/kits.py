@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -54,9 +54,12 @@ class Kit:
         """ "key=value;key=value" for device_open; "" for none."""
         return ";".join(f"{key}={value}" for key, value in self.options.items())
 
-    def ensure_built(self) -> Path:
-        """The library, built first where it is older than its sources; raises KitError."""
-        return kit_build.ensure_built(self)
+    def ensure_built(self, announce: Callable[[str], None] | None = None) -> Path:
+        """The library, built first where it is older than its sources; raises KitError.
+
+        announce: gets each build command as one line before it runs; by default it is shown on a terminal.
+        """
+        return kit_build.ensure_built(self, announce)
 
 
 def build(kit: Kit) -> Path:
@@ -82,6 +85,11 @@ def resolve(vendor: str | Path) -> Kit:
         return Kit(name=name, folder=path.resolve().parent, library=path.resolve())
     names = ", ".join(sorted(known)) or "none is installed"
     raise KitError(f"{text}: no such vendor, kit folder or library; vendor names: {names}")
+
+
+def installed() -> list[str]:
+    """Names of the vendors whose kits are installed, sorted."""
+    return sorted(_entry_points())
 
 
 def _entry_points() -> dict[str, metadata.EntryPoint]:

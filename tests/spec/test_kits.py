@@ -63,6 +63,20 @@ def test_a_folder_is_read(folder: Path) -> None:
     assert kit.env == ("SMALL_DEVICES",)
 
 
+def test_each_command_is_announced_before_it_runs(folder: Path) -> None:
+    kit = kits.resolve(folder)
+    announced: list[tuple[str, int]] = []
+    for _ in range(2):
+        kit.ensure_built(lambda line: announced.append((line, runs(folder))))
+    assert announced == [("small: sh build.sh", 0)]
+
+
+def test_installed_vendors_are_listed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [metadata.EntryPoint(name, "x:y", kits.GROUP) for name in ("b", "c", "a")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == kits.GROUP else [])
+    assert kits.installed() == ["a", "b", "c"]
+
+
 def test_a_library_builds_once_and_again_when_a_source_is_newer(folder: Path) -> None:
     kit = kits.resolve(folder)
     assert kit.ensure_built() == folder / "build/lib.so"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from torch_fl_spec import abi, elf
+from torch_fl_spec import abi, elf, kits
 from torch_fl_spec.describe_process import describe
 from torch_fl_spec.loader import PluginRefused, load
 from torch_fl_spec.session import Session
@@ -31,6 +31,17 @@ def test_a_good_plugin_gives_a_full_table(plugin: PluginBuilder) -> None:
     assert all(function is not None for function in loaded.table.values())
     assert loaded.device_count() == 1
     assert loaded.extension("fl.pinned") is None
+    assert loaded.extension_address("fl.pinned") == 0
+
+
+def test_addresses_are_those_of_the_tables() -> None:
+    loaded = load(kits.resolve("reference").ensure_built())
+    root = abi.ffi.cast("const fl_plugin*", loaded.root_address)
+    assert abi.ffi.string(root.name) == b"reference"
+    for name, struct in (("fl.pinned", "fl_pinned_api"), ("fl.fault", "fl_fault_api")):
+        table = abi.ffi.cast(f"const {struct}*", loaded.extension_address(name))
+        assert table.kind == abi.kind_of(struct)
+    assert load(loaded.path, mask=["fl.fault"]).extension_address("fl.fault") == 0
 
 
 def test_larger_tables_of_a_later_plugin_are_read_up_to_what_is_known(plugin: PluginBuilder) -> None:
