@@ -1,0 +1,151 @@
+#include "allocator.h"
+
+#include <algorithm>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include "core/error.h"
+#include "gil.h"
+#include "transfer.h"
+
+namespace torch_fl {
+namespace {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+void report_to_profiler(const Block& block, int64_t bytes) {
+  if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+  const PoolStats stats = block.stream->device.pool().stats();
+  c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(block.address), bytes, stats.allocated_bytes,
+                                   stats.reserved_bytes, torch_device(block.stream->device.index));
+}
+
+// Within one device, in the order of its current stream.
+void copy_block(const Block& to, const Block& from, uint64_t bytes) {
+  Device& device = to.stream->device;
+  submit_copy(current_stream(device), {&device, to.base, to.offset}, {&device, from.base, from.offset}, bytes);
+}
+
+const Block& block_with(const void* address) {
+  const Block* block = block_at(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr) raise(ErrorClass::kValue, "this address belongs to no memory of an fl device");
+  return *block;
+}
+
+class FlAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    ReleaseGil no_gil;
+    return torch_fl::allocate(device_of(torch_device(-1)), bytes);
+  }
+
+  // Both come from this allocator and name the start of a block: torch knows an allocation by its address only here.
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    if (bytes != 0) copy_block(block_with(to), block_with(from), bytes);
+  }
+
+  bool initialized() override {
+    return std::any_of(std::begin(device_list), std::end(device_list), [](const Device* d) { return d != nullptr; });
+  }
+
+  void emptyCache(c10::MempoolId_t /*pool*/) override {
+    ReleaseGil no_gil;
+    for (Device* device : device_list)
+      if (device != nullptr) device->pool().empty_cache();
+  }
+
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    if (Block* block = block_of(data)) block->stream->device.pool().record_stream(block, stream_of(stream));
+  }
+
+  DeviceStats getDeviceStats(c10::DeviceIndex index) override;
+
+  void resetAccumulatedStats(c10::DeviceIndex /*index*/) override {
+    raise(ErrorClass::kNotImplemented,
+          "fl devices count allocations since the process began; take the difference of two memory_stats()");
+  }
+
+  void resetPeakStats(c10::DeviceIndex index) override { device_of(torch_device(index)).pool().reset_peaks(); }
+
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    uint64_t free = 0;
+    uint64_t total = 0;
+    device_of(torch_device(index)).pool().info(&free, &total);
+    return {free, total};
+  }
+};
+
+FlAllocator* const the_allocator = [] {
+  auto* made = new FlAllocator;  // never destroyed: storages outlive static destructors
+  c10::SetAllocator(kFl, made);
+  return made;
+}();
+
+void record_stream(at::Tensor& tensor, c10::Stream stream) {
+  the_allocator->recordStream(tensor.storage().data_ptr(), stream);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("record_stream", &record_stream); }
+
+DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
+  const PoolStats pool = device_of(torch_device(index)).pool().stats();
+  DeviceStats out;
+  const auto set = [](StatArray& array, uint64_t current, uint64_t peak) {
+    Stat& all = array[static_cast<size_t>(StatType::AGGREGATE)];
+    all.current = static_cast<int64_t>(current);
+    all.peak = static_cast<int64_t>(peak);
+  };
+  set(out.allocated_bytes, pool.allocated_bytes, pool.allocated_bytes_peak);
+  set(out.active_bytes, pool.allocated_bytes, pool.allocated_bytes_peak);
+  set(out.reserved_bytes, pool.reserved_bytes, pool.reserved_bytes_peak);
+  set(out.requested_bytes, pool.requested_bytes, pool.requested_bytes);
+  out.num_alloc_retries = static_cast<int64_t>(pool.retries);
+  out.num_ooms = static_cast<int64_t>(pool.out_of_memory);
+  out.num_device_alloc = static_cast<int64_t>(pool.allocations - pool.cache_hits);
+  return out;
+}
+
+}  // namespace
+
+c10::DeviceAllocator& allocator() { return *the_allocator; }
+
+c10::DataPtr allocate(Device& device, uint64_t bytes) {
+  const c10::Device where = torch_device(device.index);
+  if (bytes == 0) return {nullptr, where};
+  Block* block = device.pool().allocate(bytes, current_stream(device));
+  report_to_profiler(*block, static_cast<int64_t>(bytes));
+  return {reinterpret_cast<void*>(block->address), block, &release_block, where};
+}
+
+void release_block(void* context) {
+  auto* block = static_cast<Block*>(context);
+  report_to_profiler(*block, -static_cast<int64_t>(block->requested));
+  block->stream->device.pool().release(block);
+}
+
+void raise_foreign_storage(const c10::DataPtr& data) {
+  raise(ErrorClass::kRuntime, "a storage on " + data.device().str() +
+                                  " holds memory that torch_fl did not allocate (from_blob, DLPack, a lazy clone); "
+                                  "copy the data into a tensor made with device=\"" + data.device().str() + "\"");
+}
+
+void resize_storage(c10::StorageImpl& storage, uint64_t bytes) {
+  Device& device = device_of(storage.device());
+  Block* old = block_of(storage.data_ptr());
+  c10::DataPtr data = allocate(device, bytes);
+  const uint64_t kept = std::min<uint64_t>(storage.nbytes(), bytes);
+  if (old != nullptr && kept != 0) {
+    copy_block(*block_of(data), *old, kept);
+    // The old block is freed at once, for the stream it was allocated for: which need not be the one that reads it.
+    device.pool().record_stream(old, current_stream(device));
+  }
+  storage.set_data_ptr_noswap(std::move(data));
+  storage.set_nbytes(bytes);
+}
+
+}  // namespace torch_fl

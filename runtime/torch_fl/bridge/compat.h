@@ -1,0 +1,26 @@
+// What differs between the torch releases that this bridge builds for, and nothing else.
+#pragma once
+#include <torch/version.h>
+
+#define FL_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+#if !FL_TORCH_AT_LEAST(2, 11)
+#error "torch_fl needs torch 2.11 or newer"
+#endif
+
+// c10::impl::DeviceGuardImplInterface::isStreamCapturing came with 2.12.
+#if FL_TORCH_AT_LEAST(2, 12)
+#define FL_OVERRIDE_SINCE_2_12 override
+#else
+#define FL_OVERRIDE_SINCE_2_12
+#endif
+
+// Shape functions took dimension names before 2.13: what a set_output override declares and passes on.
+#if FL_TORCH_AT_LEAST(2, 13)
+#define FL_DIMNAMES_PARAMETER
+#define FL_DIMNAMES
+#else
+#define FL_DIMNAMES_PARAMETER , at::DimnameList names
+#define FL_DIMNAMES , names
+#endif

@@ -1,0 +1,30 @@
+// Torch's names of devices and streams, and ours.
+#pragma once
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include "core/stream.h"
+
+namespace torch_fl {
+
+constexpr c10::DeviceType kFl = c10::DeviceType::PrivateUse1;
+
+inline c10::Device torch_device(int index) { return {kFl, static_cast<c10::DeviceIndex>(index)}; }
+
+// fl:N; "fl" without an index means the calling thread's current device. Raises where there is none such.
+inline Device& device_of(c10::Device torch_device) {
+  const int index = torch_device.has_index() ? torch_device.index() : current_device();
+  if (index < kMaxDevices && device_list[index] != nullptr) return *device_list[index];
+  return device(index);
+}
+
+inline c10::Stream torch_stream(const Stream& stream) {
+  return c10::Stream(c10::Stream::UNSAFE, torch_device(stream.device.index), stream.id);
+}
+
+inline Stream& stream_of(const c10::Stream& stream) {
+  Device& owner = device_of(stream.device());
+  return stream.id() == 0 ? owner.streams().standard() : owner.streams().by_id(stream.id());
+}
+
+}  // namespace torch_fl
