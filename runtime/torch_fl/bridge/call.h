@@ -46,7 +46,6 @@ class Call {
 
   // A type variable whose dtype no tensor shows.
   void bind(int variable, uint32_t dtype) noexcept { row_ |= row_of(dtype, variable); }
-  DtypeRow row() const noexcept { return row_; }
 
   // True: enqueued on the calling thread's current stream of the device, and counted. False: no kernel of the device
   // takes the call, nothing has happened; step down. Raises what the vendor says.
@@ -68,7 +67,9 @@ class Call {
     return arg;
   }
   void bind(TypeRef type, uint32_t dtype) noexcept {
-    if (type.is_variable()) row_ |= row_of(dtype, type.code);
+    if (!type.is_variable()) return;
+    uint32_t bound = dtype_of(row_, type.code);
+    row_ = bound == FL_DTYPE_NONE || bound == dtype ? row_ | row_of(dtype, type.code) : kNoRow;
   }
   friend class Relaid;
 

@@ -89,7 +89,17 @@ fl_arg number(const c10::Scalar& value, uint32_t dtype) {
   return convert(dtype, [&](auto* type) { return value.to<std::remove_pointer_t<decltype(type)>>(); });
 }
 
-fl_arg number(const at::TensorBase& value, uint32_t dtype) {
+fl_arg number_for_tensor(const c10::Scalar& value, uint32_t dtype) {
+  return convert(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    if (value.isFloatingPoint()) return c10::convert<T>(value.toDouble());
+    if (value.isBoolean()) return c10::convert<T>(value.toBool());
+    if (value.type() == c10::ScalarType::UInt64) return c10::convert<T>(value.toUInt64());
+    return c10::convert<T>(value.toLong());
+  });
+}
+
+fl_arg number_for_tensor(const at::TensorBase& value, uint32_t dtype) {
   const void* data = value.const_data_ptr();
   return convert(dtype, [&](auto* type) {
     return c10::fetch_and_cast<std::remove_pointer_t<decltype(type)>>(value.scalar_type(), data);

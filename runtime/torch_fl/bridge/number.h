@@ -12,8 +12,10 @@ namespace torch_fl {
 // value lies outside the dtype.
 fl_arg number(const c10::Scalar& value, uint32_t dtype);
 
-// The element of a 0-dimensional CPU tensor, converted without a check, as a cast of the tensor would.
-fl_arg number(const at::TensorBase& value, uint32_t dtype);
+// The same where the number stands for a tensor: converted without a check, as a cast of that tensor would. The tensor is
+// a 0-dimensional one on the CPU.
+fl_arg number_for_tensor(const c10::Scalar& value, uint32_t dtype);
+fl_arg number_for_tensor(const at::TensorBase& value, uint32_t dtype);
 
 // The lowest 1, 2, 4 or 8 bytes that an element of `dtype` with this value has: a pattern for fl_memory_api.fill.
 uint64_t bits_of(const fl_arg& number, uint32_t dtype);

@@ -4,7 +4,7 @@
 #include <ATen/ops/as_strided.h>
 
 #include "call.h"
-#include "core/error.h"
+#include "canonical.h"
 #include "copy.h"
 #include "factories.h"
 
@@ -120,14 +120,8 @@ class Relaid {
     like.flags = FL_TENSOR_READONLY;
     c10::IntArrayRef sizes(like.sizes, like.ndim);
     bool repeated = (kernel_.layouts & FL_LAYOUT_STRIDED) != 0 && like.ndim <= 64;
-    at::Tensor& made =
-        made_.emplace_back(empty_on(device_, scalar_type(dtype), repeated ? c10::IntArrayRef{1} : sizes));
+    at::Tensor& made = made_.emplace_back(filled(device_, value, dtype, repeated ? c10::IntArrayRef{1} : sizes));
     place(made, like, sizes, repeated ? c10::IntArrayRef(no_strides, like.ndim) : made.strides(), out);
-    VendorError error;
-    Stream& stream = current_stream(device_);
-    check(device_.vendor.memory.fill(stream.handle(), out.base, out.byte_offset, bits_of(value, dtype),
-                                     uint32_t(made.itemsize()), uint64_t(made.numel()), error.out()),
-          error, stream, "fill with a number, for a kernel that takes it as a tensor only");
   }
 
   static void place(const at::Tensor& made, const fl_tensor& like, c10::IntArrayRef sizes, c10::IntArrayRef strides,

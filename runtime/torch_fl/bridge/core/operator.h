@@ -13,6 +13,8 @@ using DtypeRow = uint64_t;
 constexpr DtypeRow row_of(uint32_t dtype, int variable) noexcept { return DtypeRow(dtype) << (8 * variable); }
 constexpr uint32_t dtype_of(DtypeRow row, int variable) noexcept { return uint32_t(row >> (8 * variable)) & 0xff; }
 
+constexpr DtypeRow kNoRow = ~DtypeRow(0);  // of tensors that agree on none
+
 enum class SlotKind : uint8_t { kTensor, kTensorList, kScalar, kInt, kFloat, kBool, kIntList, kString, kDtype, kRng };
 
 // The dtype of a slot or an output: a type variable (0 ... 7), a fixed dtype, or none.
@@ -38,6 +40,7 @@ struct Slot {
   bool optional = false;  // may carry FL_TAG_NONE
   bool scalar = false;    // a kernel with FL_KERNEL_TAKES_SCALAR may get a number for the tensor
   bool inplace = false;   // output 0 may equal it under FL_KERNEL_INPLACE_OK
+  std::vector<std::string> choices;  // of a string
 };
 
 // One operator at one revision: the newest that the registry of this host knows.

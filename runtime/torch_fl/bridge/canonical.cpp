@@ -1,0 +1,31 @@
+#include "canonical.h"
+
+#include "allocator.h"
+#include "copy.h"
+#include "core/error.h"
+#include "dtype.h"
+#include "factories.h"
+
+namespace torch_fl {
+
+at::Tensor filled(Device& device, const fl_arg& number, uint32_t dtype, c10::IntArrayRef sizes) {
+  at::Tensor made = empty_on(device, scalar_type(dtype), sizes);
+  if (made.numel() == 0) return made;
+  Span span = span_of(made);
+  VendorError error;
+  Stream& stream = current_stream(device);
+  check(device.vendor.memory.fill(stream.handle(), span.base, span.byte_offset, bits_of(number, dtype),
+                                  uint32_t(made.itemsize()), uint64_t(made.numel()), error.out()),
+        error, stream, "fill with a number that stands for a tensor");
+  return made;
+}
+
+at::Tensor cast(Device& device, const at::Tensor& tensor, uint32_t dtype) {
+  at::Tensor made = tensor.is_non_overlapping_and_dense()
+                        ? empty_on(device, scalar_type(dtype), tensor.sizes(), tensor.strides())
+                        : empty_on(device, scalar_type(dtype), tensor.sizes());
+  copy(made, tensor, /*non_blocking=*/false);
+  return made;
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,16 @@
+// What operands become on their way into canonical form: tensors of the dtype that a slot takes.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "core/device.h"
+#include "number.h"
+
+namespace torch_fl {
+
+// A new contiguous tensor, every element of which is the number; filled on the device's current stream.
+at::Tensor filled(Device& device, const fl_arg& number, uint32_t dtype, c10::IntArrayRef sizes);
+
+// The tensor's values in another dtype, laid out as it is where it is dense, else contiguous.
+at::Tensor cast(Device& device, const at::Tensor& tensor, uint32_t dtype);
+
+}  // namespace torch_fl

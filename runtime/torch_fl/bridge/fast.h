@@ -1,0 +1,147 @@
+// The fast lane: unboxed kernels, made by one line per operator from its schema (at::_ops::X) and its shape function.
+//
+// A kernel tries the shortcut, then lets the shape function decide on sizes, dtypes and strides, then hands the call to
+// the device. Where no kernel of the device takes it, it steps down a tier.
+#pragma once
+#include <string>
+#include <utility>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <torch/library.h>
+
+#include "elementwise.h"
+#include "fallback.h"
+#include "shaped.h"
+
+namespace torch_fl::fast {
+
+// "aten::add.Tensor"
+template <class Op>
+std::string name_of() {
+  std::string name = Op::name;
+  if (*Op::overload_name != '\0') name.append(".").append(Op::overload_name);
+  return name;
+}
+
+// The registry's entry, null where it has none.
+template <class Op>
+const Operator* entry_of() {
+  static const Operator* const entry = find_operator(name_of<Op>().c_str());
+  return entry;
+}
+
+// ---- Stepping down -----------------------------------------------------------------------------------------------
+
+template <class T>
+c10::IValue boxed(const T& value) {
+  if constexpr (std::is_same_v<T, std::string_view>)
+    return std::string(value);
+  else if constexpr (std::is_same_v<T, std::optional<std::string_view>>)
+    return value.has_value() ? c10::IValue(std::string(*value)) : c10::IValue();
+  else if constexpr (std::is_same_v<T, at::OptionalIntArrayRef>)
+    return value.has_value() ? c10::IValue(*value) : c10::IValue();
+  else
+    return c10::IValue(value);
+}
+
+inline constexpr const char* kNoKernel = "the device has no kernel for it";
+
+// Computes Op one tier further down; the results are left on the returned stack.
+template <class Op, class... Args>
+c10::Stack stepped_down(const Args&... args) {
+  static const c10::OperatorHandle handle =
+      c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+  c10::Stack stack;
+  stack.reserve(sizeof...(args));
+  (stack.push_back(boxed(args)), ...);
+  step_down(handle, &stack, kNoKernel);
+  return stack;
+}
+
+// ---- Arguments of shape functions --------------------------------------------------------------------------------
+
+template <class T>
+const T& for_meta(const T& value) {
+  return value;
+}
+inline at::OptionalScalarRef for_meta(const std::optional<at::Scalar>& value) {
+  return value.has_value() ? at::OptionalScalarRef(&*value) : at::OptionalScalarRef();
+}
+
+// ---- Pointwise operators -----------------------------------------------------------------------------------------
+
+// Op: at::_ops of the functional form. Row: of the registry's entry, whose slots the arguments fill one by one.
+template <class Op, class Meta, class Row, class Schema = typename Op::schema>
+struct Pointwise;
+
+template <class Op, class Meta, class Row, class First, class... Rest>
+struct Pointwise<Op, Meta, Row, at::Tensor(First, Rest...)> {
+  static at::Tensor functional(First first, Rest... rest) {
+    at::Tensor out;
+    if (const Operator* op = entry_of<Row>()) {
+      const Argument args[] = {argument(first), argument(rest)...};
+      if (C10_LIKELY(run_flat(*op, args, out))) return out;
+      Shaped<Meta> shape;
+      shape.meta(for_meta(first), for_meta(rest)...);
+      if (run(*op, args, shape)) return shape.output();
+    }
+    return stepped_down<Op>(first, rest...).back().toTensor();
+  }
+
+  template <class Inplace>
+  static at::Tensor& inplace(at::Tensor& self, Rest... rest) {
+    if (const Operator* op = entry_of<Row>()) {
+      const Argument args[] = {argument(self), argument(rest)...};
+      if (C10_LIKELY(run_flat(*op, args, self))) return self;
+      Shaped<Meta> shape(Form::kInplace, self);
+      shape.meta(for_meta(self), for_meta(rest)...);
+      if (run(*op, args, shape)) return self;
+    }
+    stepped_down<Inplace>(self, rest...);
+    return self;
+  }
+
+  template <class Out>
+  static at::Tensor& out(First first, Rest... rest, at::Tensor& out) {
+    if (const Operator* op = entry_of<Row>()) {
+      const Argument args[] = {argument(first), argument(rest)...};
+      Shaped<Meta> shape(Form::kOut, out);
+      shape.meta(for_meta(first), for_meta(rest)...);
+      if (run(*op, args, shape)) return out;
+    }
+    stepped_down<Out>(first, rest..., out);
+    return out;
+  }
+
+ private:
+  // With the shape function's own operands, which may be others than the arguments.
+  static bool run(const Operator& op, const Argument (&args)[sizeof...(Rest) + 1], const Shaped<Meta>& shape) {
+    Argument operands[sizeof...(Rest) + 1];
+    int next = shape.noutputs();
+    c10::ScalarType dtype = shape.computed();
+    for (size_t i = 0; i <= sizeof...(Rest); ++i) {
+      operands[i] = args[i];
+      if (args[i].kind != Argument::Kind::kTensor || next == shape.ntensors()) continue;
+      operands[i].tensor = &shape.tensor(next++);
+      if (dtype == c10::ScalarType::Undefined && op.slots[i].type.is_variable())
+        dtype = operands[i].tensor->scalar_type();
+    }
+    return run_elementwise(op, operands, row_of(fl_dtype(dtype), 0), shape.output(), shape.given());
+  }
+};
+
+// Stands for a form that an operator has not got.
+struct None {};
+
+template <class Op, class Inplace, class Out, class Meta, class Row = Op>
+void pointwise(torch::Library& m) {
+  using Kernels = Pointwise<Op, Meta, Row>;
+  m.impl(name_of<Op>().c_str(), TORCH_FN((&Kernels::functional)));
+  if constexpr (!std::is_same_v<Inplace, None>)
+    m.impl(name_of<Inplace>().c_str(), TORCH_FN((&Kernels::template inplace<Inplace>)));
+  if constexpr (!std::is_same_v<Out, None>)
+    m.impl(name_of<Out>().c_str(), TORCH_FN((&Kernels::template out<Out>)));
+}
+
+}  // namespace torch_fl::fast
