@@ -6,10 +6,11 @@ from typing import Any
 
 from torch_fl_spec.registry import Operator, Slot
 
+from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.dtypes import DTYPES, DType
 from torch_fl_conformance.kernel_case import number
 from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import LAYOUTS, STRONG_SHAPES, Draw, between, one_of, shape_of
+from torch_fl_conformance.shapes import LAYOUTS, STRONG_SHAPES, between, one_of, shape_of
 from torch_fl_conformance.values import Draw as Values
 from torch_fl_conformance.values import special_count
 

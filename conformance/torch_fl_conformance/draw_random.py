@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch_fl_spec.registry import Operator
 
+from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.dtypes import DTYPES
 from torch_fl_conformance.kernel_case import number
 from torch_fl_conformance.philox import counters, values_per_counter
 from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import Draw, between, one_of, shape_of
+from torch_fl_conformance.shapes import between, one_of, shape_of
 
 SEEDS = (0, 1, 42, 2**32 - 1, 2**32, 2**63 + 12345, 2**64 - 1)
 OFFSETS = (0, 1, 7, 2**31, 2**32 - 3, 2**40 + 1)

@@ -9,7 +9,7 @@ operator_row  ExpectedRow of an operator item (op, revision, variant, dtypes, ti
 device_info   list of the devices' infos, as `describe` gives them
 declarations  {"devices", "extensions", "kernels"} as `describe` gives them
 effort        Effort: effort.pick(quick=.., full=..)
-seed          int: the seed of this row's draws, for hypothesis.seed and the like
+seed          int: the seed of this row's draws
 rng           numpy Generator from that seed
 """
 

@@ -7,23 +7,23 @@ or result cached by address, and anything read that nobody wrote, shows.
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
-import hypothesis
 import numpy as np
-from hypothesis import strategies as st
 from torch_fl_spec.registry import Operator, load_registry
 from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_conformance import labels
 from torch_fl_conformance.case_judge import CaseFailed, examine
+from torch_fl_conformance.draws import Draw, shrink
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.failures import RuleViolated
 from torch_fl_conformance.kernel_case import CaseDriver
 from torch_fl_conformance.problem import Claim, Problem, Recipe
-from torch_fl_conformance.strategies import number_sequence, problems, recipes
+from torch_fl_conformance.strategies import draw_problem, number_sequence, recipes
 
 SHRINK_RUNS = 120
 SHRINK_SECONDS = 3.0
@@ -42,53 +42,9 @@ class KernelRow(Protocol):
 
     def worst(self, err_over_t: float, where: Any = None) -> None: ...
 
+    def note(self, text: str) -> None: ...
+
     def fail(self, message: str, /, *, violates: tuple[str, ...] = (), **facts: Any) -> NoReturn: ...
-
-
-class _Found(Exception):
-    """Raised from one place only, so that hypothesis shrinks one failure and takes no two for different bugs."""
-
-
-class _Search:
-    """Runs problems for hypothesis; after the first failure it remembers outcomes and limits the shrinking."""
-
-    def __init__(self, run: Callable[[Problem], None], skip: int) -> None:
-        self._run = run
-        self._skip = skip
-        self._failed: dict[str, tuple[Problem, RuleViolated]] = {}
-        self._last: tuple[Problem, RuleViolated] | None = None
-        self._runs = 0
-        self._until = 0.0
-
-    @property
-    def smallest(self) -> tuple[Problem, RuleViolated] | None:
-        """The failing problem that hypothesis settled on."""
-        return self._last
-
-    def __call__(self, problem: Problem) -> None:
-        if self._skip > 0:
-            self._skip -= 1
-            return
-        key = repr(problem)
-        known = self._failed.get(key)
-        if known is None and not self._is_spent():
-            try:
-                self._run(problem)
-            except RuleViolated as failure:
-                if not self._failed:
-                    self._until = time.monotonic() + SHRINK_SECONDS
-                known = self._failed[key] = (problem, failure)
-            if self._failed:
-                self._runs += 1
-        if known is not None:
-            self._last = known
-            raise _Found
-
-    def _is_spent(self) -> bool:
-        if self._last is None:
-            return False
-        most = SHRINK_RUNS if isinstance(self._last[1], CaseFailed) else CRASH_RUNS
-        return self._runs >= most or time.monotonic() > self._until
 
 
 def judge_row(
@@ -118,8 +74,10 @@ def judge_row(
             if examination.worst is not None:
                 row.worst(examination.worst, examination.where)
 
-        strategy = problems(operator, claims[device], recipe)
-        smallest = search(run, strategy, examples, int(rng.integers(2**63)), skip)
+        def drawn(draw: Draw) -> Problem:
+            return draw_problem(draw, operator, claims[device], recipe)
+
+        smallest = search(run, drawn, examples, int(rng.integers(2**63)), skip)
         if smallest is not None:
             report(row, driver, *smallest, device=device, other_data=other_data)
 
@@ -135,35 +93,54 @@ def judge_row(
 
 
 def search(
-    run: Callable[[Problem], None], strategy: st.SearchStrategy[Problem], examples: int, seed: int, skip: int = 0
+    run: Callable[[Problem], None], drawn: Callable[[Draw], Problem], examples: int, seed: int, skip: int = 0
 ) -> tuple[Problem, RuleViolated] | None:
-    """Run `examples` problems but the first `skip` ones.
+    """Run `examples` problems but the first `skip` ones: the simplest there is, then chance's.
 
-    Returns the smallest one on which `run` raised RuleViolated, with what it raised, or None.
+    Returns the smallest one found on which `run` raised RuleViolated, with what it raised, or None.
     """
-    found = _Search(run, skip)
+    chance = random.Random(seed)
+    for place in range(skip, examples):
+        draw = Draw(chance=chance if place else None)
+        problem = drawn(draw)
+        failure = _failure(run, problem)
+        if failure is not None:
+            return _smallest(run, drawn, draw.made, problem, failure)
+    return None
 
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=examples,
-        database=None,
-        deadline=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(hypothesis.HealthCheck),
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-        verbosity=hypothesis.Verbosity.quiet,
-    )
-    @hypothesis.given(strategy)
-    def every_problem(problem: Problem) -> None:
-        found(problem)
 
+def _failure(run: Callable[[Problem], None], problem: Problem) -> RuleViolated | None:
     try:
-        every_problem()
-    except Exception:
-        # hypothesis wraps or re-raises _Found; a failure of another kind is the harness's own
-        if found.smallest is None:
-            raise
-    return found.smallest
+        run(problem)
+    except RuleViolated as failure:
+        return failure
+    return None
+
+
+def _smallest(
+    run: Callable[[Problem], None],
+    drawn: Callable[[Draw], Problem],
+    choices: Sequence[int],
+    problem: Problem,
+    failure: RuleViolated,
+) -> tuple[Problem, RuleViolated]:
+    """The smallest failing problem that is found in the runs and the time that shrinking may take."""
+    smallest, runs, until = (problem, failure), 0, time.monotonic() + SHRINK_SECONDS
+
+    def fails(smaller: Problem) -> bool:
+        nonlocal smallest, runs
+        runs += 1
+        found = _failure(run, smaller)
+        if found is not None:
+            smallest = (smaller, found)
+        return found is not None
+
+    def is_spent() -> bool:
+        most = SHRINK_RUNS if isinstance(smallest[1], CaseFailed) else CRASH_RUNS
+        return runs >= most or time.monotonic() > until
+
+    shrink(choices, drawn, fails, is_spent)
+    return smallest
 
 
 def report(
@@ -175,6 +152,8 @@ def report(
         examine(driver, problem, device=device, other_data=other_data)
     except CaseFailed as again:
         failure = again
+    else:
+        row.note("the failing case did not fail again when it was repeated")
     if not isinstance(failure, CaseFailed):
         raise failure
     facts = {name: value for name, value in failure.case.items() if name not in problem.describe()}

@@ -7,6 +7,7 @@ Both are the operator rows' own draws, so that rule rows and operator rows mean 
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +15,13 @@ from typing import Any
 import numpy as np
 from torch_fl_spec.registry import Operator, load_registry
 
+from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.kernel_calls import kernel_ref
-from torch_fl_conformance.kernel_row import search
 from torch_fl_conformance.problem import Claim, Problem, Recipe
-from torch_fl_conformance.strategies import drawer, problems
+from torch_fl_conformance.strategies import draw_problem, drawer
 
 Row = tuple[str, ...]
 """One dtype row of a kernel: a dtype per type variable."""
-
-_PLAIN_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def plain(kernel: ClaimedKernel, row: Row) -> Problem:
 @functools.lru_cache(maxsize=4096)
 def _plain(op: str, revision: int, claim: Claim) -> Problem:
     operator = load_registry().operators[op, revision]
-    return _first(operator, claim, recipe(operator, claim), examples=1, seed=_PLAIN_SEED)
+    return draw_problem(Draw(), operator, claim, recipe(operator, claim))
 
 
 def recipe(operator: Operator, claim: Claim, **words: str) -> Recipe:
@@ -116,10 +115,4 @@ def drawn(kernel: ClaimedKernel, row: Row, rng: np.random.Generator, **words: st
     """A call that shows the given words of a recipe, all else drawn."""
     claim = kernel.claim(row)
     wanted = recipe(kernel.operator, claim, **words)
-    return _first(kernel.operator, claim, wanted, examples=2, seed=int(rng.integers(2**63)))
-
-
-def _first(operator: Operator, claim: Claim, wanted: Recipe, *, examples: int, seed: int) -> Problem:
-    made: list[Problem] = []
-    search(made.append, problems(operator, claim, wanted), examples, seed)
-    return made[-1]  # hypothesis begins with the simplest one
+    return draw_problem(Draw(chance=random.Random(int(rng.integers(2**63)))), kernel.operator, claim, wanted)

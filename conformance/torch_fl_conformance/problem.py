@@ -101,7 +101,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a case must show, one value per axis; hypothesis draws the rest. A missing axis is free."""
+    """What a case must show, one value per axis; the rest is drawn. A missing axis is free."""
 
     shape: str = "any"
     regime: str = "normal"

@@ -17,7 +17,6 @@ from torch_fl_reports.writer import REPRODUCERS, folder_name
 from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_conformance import allure_labels
-from torch_fl_conformance.effort import row_seed
 from torch_fl_conformance.reproducer import write_for
 from torch_fl_conformance.row import Row, plain
 from torch_fl_conformance.rule import mark_of
@@ -74,16 +73,13 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin the item's row, and give hypothesis the row's seed."""
+        """Begin the item's row."""
         if ITEM_ROW not in item.stash:
             return
         expected = item.stash[ITEM_ROW].expected
         item.stash[ROW] = Row(
             expected.id, expected.chapter, expected.kind, may_be_not_claimed=expected.may_be_not_claimed
         )
-        function: Any = getattr(item, "obj", None)
-        if getattr(function, "is_hypothesis_test", False):
-            function._hypothesis_internal_use_seed = row_seed(self.settings.seed, expected.id)
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: Allure and others see the report as judged
     def pytest_runtest_makereport(

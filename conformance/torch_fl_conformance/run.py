@@ -45,7 +45,6 @@ def register(config: pytest.Config) -> None:
     if SETTINGS not in config.stash:
         return  # pytest only shows its help
     settings = config.stash[SETTINGS]
-    _settle_hypothesis()
     config.pluginmanager.register(fixtures, "torch_fl_fixtures")
     config.pluginmanager.register(Collection(settings), "torch_fl_collection")
     config.pluginmanager.register(Recorder(settings), "torch_fl_recorder")
@@ -54,21 +53,6 @@ def register(config: pytest.Config) -> None:
         config.pluginmanager.register(Handover(settings), "torch_fl_handover")
     else:
         config.pluginmanager.register(WorkerCount(config), "torch_fl_worker_count")
-
-
-def _settle_hypothesis() -> None:
-    """Draws follow from the seed alone: no database of earlier failures, no deadline, one failure at a time."""
-    from hypothesis import HealthCheck, settings
-
-    settings.register_profile(
-        "torch_fl",
-        database=None,
-        deadline=None,
-        print_blob=False,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    settings.load_profile("torch_fl")
 
 
 class Handover:

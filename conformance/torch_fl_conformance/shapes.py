@@ -1,16 +1,14 @@
-"""Shapes and strides as hypothesis draws them, each for one purpose (a recipe's `shape` and `layout` words)."""
+"""Shapes and strides as they are drawn, each for one purpose (a recipe's `shape` and `layout` words)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
-from hypothesis import strategies as st
-
+from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.layout_blocks import Layout, contiguous_strides
 
 T = TypeVar("T")
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 TAILS = (5, 7, 13, 35, 67, 131, 259)  # no multiples of 4
 PRIMES = (2, 3, 5, 7, 11, 13)
@@ -22,12 +20,18 @@ LAYOUTS = ("contiguous", "permuted", "holes", "padded_rows", "odd_ones", "stride
 
 def one_of(draw: Draw, options: Sequence[T]) -> T:
     """One of the options; shrinks towards the first."""
-    return draw(st.sampled_from(list(options)))  # type: ignore[no-any-return]
+    return options[draw.below(len(options))]
 
 
 def between(draw: Draw, low: int, high: int) -> int:
     """An integer of [low, high]; shrinks towards low."""
-    return int(draw(st.integers(low, high)))
+    return low + draw.below(high - low + 1)
+
+
+def permutation(draw: Draw, count: int) -> tuple[int, ...]:
+    """An order of 0 to count - 1; shrinks towards the identity."""
+    left = list(range(count))
+    return tuple(left.pop(draw.below(len(left))) for _ in range(count))
 
 
 def near_power(draw: Draw, kind: str, largest: int = 12) -> int:
@@ -82,7 +86,7 @@ def draw_layout(draw: Draw, word: str, shape: tuple[int, ...], *, lead: int, is_
         word = one_of(draw, ("holes", "permuted", "padded_rows")) if is_out else "contiguous"
     ndim = len(shape)
     if word == "permuted" and ndim >= 2:
-        order = tuple(draw(st.permutations(range(ndim))))
+        order = permutation(draw, ndim)
         if order == tuple(range(ndim)):
             order = order[::-1]
         return Layout(dense_strides(shape, order), lead)

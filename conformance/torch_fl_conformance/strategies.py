@@ -1,9 +1,9 @@
-"""Which cases a kernel row is given: recipes that guarantee the required labels, and hypothesis for the rest.
+"""Which cases a kernel row is given: recipes that guarantee the required labels, and chance for the rest.
 
 A recipe names one word on each axis (shape, regime, layout, argument, placement). Every word of every axis is used at
 least once, words that leave little to see (empty tensors, single elements) in cases of their own, the others dealt out
-together; how they meet is shuffled by the row's seed. Hypothesis then draws sizes, dims, strides, offsets and a value
-seed for each recipe, and shrinks exactly these.
+together; how they meet is shuffled by the row's seed. Sizes, dims, strides, offsets and a value seed are then drawn
+for each recipe, and a failing case is shrunk in exactly these.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import random
 from collections.abc import Sequence
 from types import ModuleType
 
-from hypothesis import strategies as st
 from torch_fl_spec.registry import Operator
 
 from torch_fl_conformance import draw_contraction, draw_movement, draw_pointwise, draw_random, draw_reduction
 from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES
+from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.layout_blocks import PLACEMENTS, Layout, contiguous_strides
 from torch_fl_conformance.problem import Claim, Problem, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import Draw, draw_layout, draw_lead
+from torch_fl_conformance.shapes import draw_layout, draw_lead
 
 _DRAWERS: dict[str, ModuleType] = {
     "pointwise": draw_pointwise,
@@ -125,9 +125,8 @@ def number_sequence(operator: Operator, claim: Claim, seed: int) -> list[Recipe]
     return [Recipe("tail", _plain(operator, claim), "contiguous", word, "pool") for word in words]
 
 
-@st.composite
-def problems(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Problem:
-    """Structures, layouts and a value seed for one recipe. Elements are not drawn: they come from the seed."""
+def draw_problem(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Problem:
+    """A structure, layouts and a value seed for one recipe. Elements are not drawn: they come from the seed."""
     structure: Structure = drawer(operator).draw_call(draw, operator, claim, recipe)
     alias = _alias(structure, recipe)
     layouts: dict[str, Layout] = {}
@@ -137,7 +136,7 @@ def problems(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Pr
             layouts[tensor.name] = layouts[alias]
             continue
         layouts[tensor.name] = _layout(draw, claim, recipe, tensor, is_out)
-    value_seed = draw(st.integers(0, 2**32 - 1))
+    value_seed = draw.below(2**32)
     return Problem(operator, claim, recipe, structure, layouts, alias, value_seed)
 
 

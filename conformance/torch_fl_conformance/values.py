@@ -1,6 +1,6 @@
 """Elements of inputs: one seeded generator per regime, each regime with one job (`torch_fl_spec.vocabulary.REGIMES`).
 
-Hypothesis draws structure and one value seed; everything here derives from that seed, so that shrinking a structure
+A case's structure and one value seed are drawn; everything here derives from that seed, so that shrinking a structure
 never edits elements by hand. Arrays hold logical values (see dtypes.py) that are exact in their dtype.
 """
 

@@ -40,40 +40,24 @@ def judge(row: Row, error: BaseException | None) -> Judgement:
     if error is None:
         verdict, message = row.verdict_of_return()
         return Judgement(verdict, message)
-    failure = suite_failure(error)
-    if failure is None:
-        return Judgement("error", f"{type(error).__name__}: {_last_line(error)}", detail=_own_traceback(error))
-    notes = "\n".join(getattr(failure, "__notes__", []))
-    facts = {**row.facts, **getattr(failure, "case", {})}
-    if isinstance(failure, DriverCrashed):
-        return Judgement("crash", failure.message, facts, failure.stderr_tail + notes)
-    if isinstance(failure, DriverHung):
-        return Judgement("hang", failure.message, facts, failure.stacks)
-    if isinstance(failure, NotClaimed):
+    facts = {**row.facts, **getattr(error, "case", {})}
+    if isinstance(error, DriverCrashed):
+        return Judgement("crash", error.message, facts, error.stderr_tail)
+    if isinstance(error, DriverHung):
+        return Judgement("hang", error.message, facts, error.stacks)
+    if isinstance(error, NotClaimed):
         if row.may_be_not_claimed:
-            return Judgement("not-claimed", str(failure))
-        return Judgement("not-claimed", f"{failure}, though the profile requires it")
-    if isinstance(failure, Collateral):
-        return Judgement("collateral", str(failure))
-    if isinstance(failure, SealBroken):
-        return Judgement("fail", f"{failure}: the plugin's process has written to memory that is not its own", facts)
-    if isinstance(failure, PluginRefused):
-        return Judgement("fail", f"the plugin did not load: {'; '.join(failure.reasons)}", facts)
-    assert isinstance(failure, RuleViolated)
-    if failure is not error:
-        notes += "\nThe case did not fail again when it was repeated."
-    return Judgement("fail", failure.message, facts, notes)
-
-
-def suite_failure(error: BaseException) -> BaseException | None:
-    """`error` itself, or the suite's failure in a group (hypothesis makes one of a flaky case), or None."""
-    if isinstance(error, (RuleViolated, DriverHung, NotClaimed, Collateral, PluginRefused, SealBroken)):
-        return error
-    for inner in getattr(error, "exceptions", ()):
-        found = suite_failure(inner)
-        if found is not None:
-            return found
-    return None
+            return Judgement("not-claimed", str(error))
+        return Judgement("not-claimed", f"{error}, though the profile requires it")
+    if isinstance(error, Collateral):
+        return Judgement("collateral", str(error))
+    if isinstance(error, SealBroken):
+        return Judgement("fail", f"{error}: the plugin's process has written to memory that is not its own", facts)
+    if isinstance(error, PluginRefused):
+        return Judgement("fail", f"the plugin did not load: {'; '.join(error.reasons)}", facts)
+    if isinstance(error, RuleViolated):
+        return Judgement("fail", error.message, facts)
+    return Judgement("error", f"{type(error).__name__}: {_last_line(error)}", detail=_own_traceback(error))
 
 
 def _last_line(error: BaseException) -> str:

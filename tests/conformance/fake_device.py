@@ -133,12 +133,19 @@ class StretchedDevice(IdealDevice):
 
 
 def judge_operator(
-    device: FakeDevice, name: str, dtypes: tuple[str, ...], *, seed: int = 1, effort: str = "quick", **claims: Any
+    device: FakeDevice,
+    name: str,
+    dtypes: tuple[str, ...],
+    *,
+    seed: int = 1,
+    effort: str = "quick",
+    row: Row | None = None,
+    **claims: Any,
 ) -> Row:
-    """Judge a row of the registry on a fake device; raises RuleViolated as the suite does."""
+    """Judge a row of the registry on a fake device (`row`, or a new one); raises RuleViolated as the suite does."""
     operator = operator_named(name)
     claim = Claim(operator.op, 1, "fake", dtypes, takes_scalar=True, inplace=bool(operator.inplace), **claims)
-    row = Row(f"{operator.op}/r1/fake/{','.join(dtypes)}", operator.chapter, "operator")
+    row = row or Row(f"{operator.op}/r1/fake/{','.join(dtypes)}", operator.chapter, "operator")
     inner = case_judge.examine
 
     def examine(driver: Any, problem: Problem, **options: Any) -> Any:

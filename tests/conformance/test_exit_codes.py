@@ -225,7 +225,7 @@ def test_an_interrupt_before_the_first_row_gives_130_and_leaves_nothing(
     (tmp_path / "tmp").mkdir()
     program = f"import pathlib, sys, time\ndef wait(*_):\n    pathlib.Path({str(begins)!r}).touch(); time.sleep(60)\n"
     if phase == "start":
-        program += "from torch_fl_conformance import run; run._settle_hypothesis = wait\n"
+        program += "from torch_fl_conformance import run; run.Recorder = wait\n"
     else:
         program += "from torch_fl_conformance import preflight; preflight.look = wait\n"
     arguments = [f"--vendor={good_library}", "--report=r", *workers]

@@ -109,6 +109,16 @@ def test_failing_case_is_small_and_complete() -> None:
     assert np.prod(facts["shapes"]["out"]) <= 4
 
 
+def test_a_flaky_case_fails_and_says_so() -> None:
+    """What failed once is a failure, though the smallest case is right when it is repeated."""
+    wrong = [True]
+    device = with_defect(lambda p, x, y: y + 1 if y.size and wrong and wrong.pop() else y)()
+    row = Row("aten::neg/r1/generic/f32", "kernel.pointwise", "operator")
+    with pytest.raises(RuleViolated, match="elements wrong"):
+        judge_operator(device, "neg", F32, row=row)
+    assert row.notes == ["the failing case did not fail again when it was repeated"]
+
+
 def test_narrow_accumulator_is_no_accurate_tier() -> None:
     """A half row that declares a half accumulator must say FAST."""
     with pytest.raises(RuleViolated, match="accumulator"):
@@ -122,7 +132,7 @@ class _Harness(IdealDevice):
 
 
 def test_faults_of_the_harness_are_not_the_plugins() -> None:
-    """Another exception than RuleViolated passes through hypothesis unchanged."""
+    """Another exception than RuleViolated passes through the search unchanged."""
     with pytest.raises(ZeroDivisionError):
         judge_operator(_Harness(), "neg", F32)
 

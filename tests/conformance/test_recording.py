@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis.errors import FlakyFailure
 from torch_fl_conformance import completion, verdicts
 from torch_fl_conformance import row as row_module
 from torch_fl_conformance.driver_client import DriverConfig
@@ -79,13 +78,6 @@ def test_a_required_label_that_was_not_met_is_no_power() -> None:
 )
 def test_each_ending_has_its_verdict(error: BaseException, verdict: str) -> None:
     assert judge(a_row(), error).verdict == verdict
-
-
-def test_a_flaky_case_fails_and_says_so() -> None:
-    flaky = FlakyFailure("flaky", [RuleViolated("wrong once")])
-    judged = judge(a_row(), flaky)
-    assert judged.verdict == "fail"
-    assert "did not fail again" in judged.detail
 
 
 def test_the_facts_of_the_failing_case_are_kept() -> None:
