@@ -121,6 +121,7 @@ def _choose_devices(data: dict[str, Any], sources: dict[_Place, str], text: str,
     for old in below:
         del sources[old]
     data["devices"] = []
+    sources[("devices",)] = source
     for word in text.split(","):
         if not (name := _absolute(word.strip(), Path.cwd())):
             continue

@@ -17,6 +17,7 @@ GROUP = "torch_fl.commands"
 SHORT_HELP = {
     "build": "Compile the bridge to the torch that is installed, ahead of its first import.",
     "certify": "Run the conformance suite on a vendor's plugin and write its report.",
+    "devices": "List this machine's logical devices, and what became of each vendor.",
     "kit": "Look at vendor kits.",
     "registry": "Keep a registry of certified plugins: keys, gate, entries.",
     "report": "Render a report as HTML, badge and JUnit XML.",
@@ -38,7 +39,10 @@ class LazyGroup(click.Group):
         own = super().get_command(ctx, cmd_name)
         if own is not None or cmd_name not in (points := self._points()):
             return own
-        command = points[cmd_name].load()
+        try:
+            command = points[cmd_name].load()
+        except ImportError as error:  # such as a bridge that cannot be built: its text says what to do
+            raise click.ClickException(str(error)) from error
         if not isinstance(command, click.Command):
             raise click.ClickException(f"entry point {points[cmd_name].value} is no click command")
         return command

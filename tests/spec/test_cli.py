@@ -91,3 +91,10 @@ def test_a_card_of_any_name_is_shown(plugin: PluginBuilder, monkeypatch: pytest.
     result = CliRunner().invoke(cli.main, ["kit", "show", str(plugin("odd_strings"))])
     assert result.exit_code == 0, result.output
     assert "[/red] :smile: \\x1b[31m" in result.output
+
+
+def test_an_entry_point_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = metadata.EntryPoint("odd", "torch_fl_spec.not_there:command", cli.GROUP)
+    monkeypatch.setattr(cli.LazyGroup, "_points", lambda _: {"odd": point})
+    result = CliRunner().invoke(cli.main, ["odd"])
+    assert (result.exit_code, result.output) == (1, "Error: No module named 'torch_fl_spec.not_there'\n")

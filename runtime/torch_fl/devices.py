@@ -1,0 +1,100 @@
+"""The devices of this process: `fl:0`, `fl:1`, ... over all vendors, found when the first of them is used.
+
+`import torch_fl` looks for nothing. The first `list_devices()`, the first tensor on `fl`, or the first call of
+`torch.fl` makes the bridge call `_discover`: each vendor that torch_fl.vendor_choice names is built where that is
+needed, loaded, asked for its devices, and these are opened and numbered one after the other, in the vendor's own order.
+The numbers hang on nothing that changes between two starts: a device that does not open, or that the user's demand for
+certificates shuts out, keeps its number, and its use raises with the reason. A vendor that cannot be loaded is warned
+of, and `probe_report()` tells it; the others are not affected.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from dataclasses import dataclass
+from typing import cast
+
+from torch_fl import config, log
+from torch_fl.device_record import DeviceList, DeviceRecord, ProbeReport
+from torch_fl.discovery import Bridge, Discovery, Place
+from torch_fl.dtypes import TORCH_DTYPES
+
+_log = logging.getLogger("torch_fl.devices")
+
+
+class DeviceWarning(UserWarning):
+    """Something about a vendor or a device that a user would want to know before trusting the device list."""
+
+
+def _bridge() -> Bridge:
+    return cast(Bridge, importlib.import_module("torch_fl._bridge"))
+
+
+def list_devices() -> DeviceList:
+    """Every logical device, by index; free memory as of now. Looks for devices at the first call.
+
+    Raises torch_fl.config.ConfigError where the configuration is wrong; a vendor that fails only warns.
+    """
+    bridge, found = _bridge(), _discovered()
+    return DeviceList((_record(place, bridge) for place in found.places), found.probes)
+
+
+def probe_report() -> ProbeReport:
+    """What became of each vendor: its devices, or the step at which it failed and why. Looks for devices first."""
+    return _discovered().probes
+
+
+@dataclass(frozen=True)
+class _Discovered:
+    places: tuple[Place, ...]
+    probes: ProbeReport
+
+
+_found: _Discovered | None = None
+
+
+def _discovered() -> _Discovered:
+    _bridge().device_count()  # discovers where nobody has; after a fork it raises
+    assert _found is not None
+    return _found
+
+
+def _discover() -> None:
+    """Called by the bridge, by one thread at a time, until it succeeds once; what it adds is undone where it raises."""
+    global _found
+    loaded = config.current()
+    complaint = log.configure(loaded.config.logging)
+    discovery = Discovery(loaded, _bridge())
+    discovery.run()
+    if complaint is not None:
+        discovery.complaints.append(complaint)
+    for text in discovery.complaints:
+        _log.warning("%s", text)
+        warnings.warn(text, DeviceWarning, stacklevel=2)
+    _found = _Discovered(tuple(discovery.places), ProbeReport(discovery.probes))
+
+
+def _record(place: Place, bridge: Bridge) -> DeviceRecord:
+    file, info, kernels = place.file, place.info or {}, place.kernels
+    free = None
+    if place.info is not None:
+        try:
+            free, _ = bridge.mem_get_info(place.index)
+        except RuntimeError as error:  # a lost device stays in the list
+            _log.info("fl:%d does not say how much memory is free: %s", place.index, error)
+    return DeviceRecord(
+        index=place.index,
+        vendor=file.vendor,
+        vendor_index=place.vendor_index,
+        name=info.get("name"),
+        uuid=info.get("uuid"),
+        total_memory=info.get("total_memory", 0),
+        free_memory=free,
+        dtypes=tuple(TORCH_DTYPES[name] for name in kernels.dtypes) if kernels else (),
+        operators=len(kernels.operators) if kernels else 0,
+        execution_model=info.get("execution_model"),
+        refusal=place.refusal,
+        plugin=file,
+    )

@@ -1,0 +1,125 @@
+"""One vendor, from its name to a loaded plugin that has said how many devices it has; opens none of them.
+
+Everything that can be wrong on the way is a ProbeFailed that says at which step and why.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from torch_fl_spec import abi, kits, loader
+from torch_fl_spec.kits import Kit
+
+from torch_fl.certification import Certification, look_up
+from torch_fl.mapped_file import Digest
+
+_log = logging.getLogger("torch_fl.devices")
+_T = TypeVar("_T")
+
+#: Seconds that loading and counting may take before a user is told who keeps him waiting. The interface gives 1 s for
+#: the count; building is not part of it.
+SLOW = 5.0
+
+
+class ProbeFailed(Exception):
+    """A vendor that cannot be used. step: "find", "build", "read", "load" or "count"."""
+
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(reason)
+        self.step = step
+
+
+@dataclass(frozen=True)
+class PluginFile:
+    """The library behind a vendor's devices.
+
+    vendor, version, header_id: as the plugin states them. sha256: of the bytes that were loaded, unless `doubt` says
+    why that is not sure. built_here: by the kit's commands, on this machine. registry: where its certificate is looked
+    up.
+    """
+
+    vendor: str
+    version: str
+    header_id: str
+    library: Path
+    sha256: str
+    doubt: str | None
+    built_here: bool
+    registry: Path
+
+    @functools.cached_property
+    def certification(self) -> Certification:
+        """Looked up when first asked for."""
+        if self.doubt is not None:
+            return Certification("unknown", self.doubt)
+        return look_up(self.sha256, self.registry, built_here=self.built_here)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A loaded plugin. seconds: that loading and counting took."""
+
+    kit: Kit
+    plugin: loader.Plugin
+    file: PluginFile
+    count: int
+    seconds: float
+
+
+def probe(word: str, registry: Path) -> Found:
+    """Find, build where needed, load and count; raises ProbeFailed. word: a vendor's name, kit folder or library."""
+    kit = _step("find", word, lambda: kits.resolve(word))
+    library = _step("build", word, lambda: kit.ensure_built(_announce))
+    digest = _step("read", word, lambda: Digest.take(library))
+    began = time.monotonic()
+    # By its real name: where a link was changed since, these are still the bytes that were read.
+    plugin = _step("load", word, lambda: loader.load(digest.path))
+    count = _step("count", word, lambda: _count(plugin))
+    seconds = time.monotonic() - began
+    file = PluginFile(
+        vendor=plugin.name,
+        version=plugin.version,
+        header_id=plugin.header_id,
+        library=digest.path,
+        sha256=digest.sha256,
+        doubt=digest.doubt(int(abi.ffi.cast("uintptr_t", plugin.query))),
+        built_here=bool(kit.build),
+        registry=registry,
+    )
+    _log.debug("%s: %s %s has devices: %d", word, plugin.name, plugin.version, count)
+    return Found(kit, plugin, file, count, seconds)
+
+
+def _step(name: str, word: str, action: Callable[[], _T]) -> _T:
+    """Whatever a vendor's package, compiler or driver comes up with is a reason not to use it, and no more."""
+    _log.debug("%s: %s", word, name)
+    try:
+        return action()
+    except loader.PluginRefused as refusal:
+        raise ProbeFailed(name, "\n".join(refusal.reasons)) from None
+    except (kits.KitError, OSError) as error:
+        raise ProbeFailed(name, str(error)) from None
+    except Exception as error:
+        _log.debug("%s: %s failed", word, name, exc_info=True)
+        raise ProbeFailed(name, f"{type(error).__name__}: {error}") from error
+
+
+def _count(plugin: loader.Plugin) -> int:
+    count = plugin.device_count()
+    if count < 0:
+        raise loader.PluginRefused([f"device_count gave {count}"])
+    return count
+
+
+def _announce(command: str) -> None:
+    """A build may take a while: say so, once and wherever stderr goes."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"torch_fl: building the plugin of {command}\n")
+        sys.stderr.flush()
