@@ -15,7 +15,7 @@ from torch_fl.config import Loaded
 from torch_fl.device_inspect import Inspector, Kernels
 from torch_fl.device_record import Probe
 from torch_fl.vendor_choice import Candidate
-from torch_fl.vendor_probe import SLOW, Found, PluginFile, ProbeFailed, probe
+from torch_fl.vendor_probe import SLOW, Found, PluginFile, ProbeFailed, patience, probe
 
 _log = logging.getLogger("torch_fl.devices")
 
@@ -135,12 +135,13 @@ class Discovery:
         """(the place of the opened device, None), or (the place as it was, why it cannot be used)."""
         kernels: list[Kernels] = []
         try:
-            info = self._bridge.add_device(
-                vendor,
-                place.vendor_index,
-                found.kit.option_string,
-                lambda handle: kernels.append(inspector.inspect(place.vendor_index, handle)),
-            )
+            with patience(f"device {place.vendor_index} of vendor {candidate.rule.type}"):
+                info = self._bridge.add_device(
+                    vendor,
+                    place.vendor_index,
+                    found.kit.option_string,
+                    lambda handle: kernels.append(inspector.inspect(place.vendor_index, handle)),
+                )
         except PluginRefused as refused:
             return place, "\n".join(refused.reasons)
         except RuntimeError as error:

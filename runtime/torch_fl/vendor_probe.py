@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,8 +25,8 @@ from torch_fl.mapped_file import Digest
 _log = logging.getLogger("torch_fl.devices")
 _T = TypeVar("_T")
 
-#: Seconds that loading and counting may take before a user is told who keeps him waiting. The interface gives 1 s for
-#: the count; building is not part of it.
+#: Seconds after which a user is told which vendor keeps him waiting. The interface gives a plugin 1 s to count its
+#: devices, and sets no limit to opening one.
 SLOW = 5.0
 
 
@@ -79,9 +81,10 @@ def probe(word: str, registry: Path) -> Found:
     library = _step("build", word, lambda: kit.ensure_built(_announce))
     digest = _step("read", word, lambda: Digest.take(library))
     began = time.monotonic()
-    # By its real name: where a link was changed since, these are still the bytes that were read.
-    plugin = _step("load", word, lambda: loader.load(digest.path))
-    count = _step("count", word, lambda: _count(plugin))
+    with patience(f"vendor {word}"):
+        # By its real name: where a link was changed since, these are still the bytes that were read.
+        plugin = _step("load", word, lambda: loader.load(digest.path))
+        count = _step("count", word, lambda: _count(plugin))
     seconds = time.monotonic() - began
     file = PluginFile(
         vendor=plugin.name,
@@ -118,8 +121,26 @@ def _count(plugin: loader.Plugin) -> int:
     return count
 
 
+@contextmanager
+def patience(who: str) -> Iterator[None]:
+    """Say on stderr who is being waited for, once it has been SLOW seconds: a driver that hangs says nothing itself."""
+    text = f"{who} has not answered for {SLOW:g} s; waiting"
+    timer = threading.Timer(SLOW, _say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _announce(command: str) -> None:
-    """A build may take a while: say so, once and wherever stderr goes."""
+    """A build may take a while: say so, wherever stderr goes."""
+    _say(f"building the plugin of {command}")
+
+
+def _say(text: str) -> None:
+    _log.info("%s", text)
     if sys.stderr is not None:
-        sys.stderr.write(f"torch_fl: building the plugin of {command}\n")
+        sys.stderr.write(f"torch_fl: {text}\n")
         sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from tests.spec.plugin_builder import PluginBuilder
 from . import certificates
 from .fake_bridge import FakeBridge
 from .vendors import Point, Vendors
+
+pytestmark = pytest.mark.filterwarnings("ignore::torch_fl.devices.DeviceWarning")  # pytest.warns sees them still
 
 
 @pytest.fixture(autouse=True)
@@ -354,6 +357,31 @@ def test_a_slow_vendor_is_named(vendors: Vendors, monkeypatch: pytest.MonkeyPatc
         DeviceWarning, match=r"vendor acme \(installed\): took \d+\.\d s to load and to count its devices"
     ):
         list_devices()
+
+
+def test_a_vendor_that_keeps_everybody_waiting_is_named_meanwhile(
+    vendors: Vendors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on as soon as somebody has read its name."""
+    told = tmp_path / "told"
+    vendors.kit("acme", WAITS=f'"{told}"')
+    vendors.install("acme")
+    monkeypatch.setattr(vendor_probe, "SLOW", 0.01)
+    monkeypatch.setattr(sys, "stderr", Told(told))
+    assert len(list_devices()) == 2
+    assert "torch_fl: vendor acme has not answered for 0.01 s; waiting\n" in told.read_text()
+
+
+class Told(io.StringIO):
+    """A stderr of which every line is noted in a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def flush(self) -> None:
+        """A line is complete."""
+        self._path.write_text(self.getvalue())
 
 
 def test_a_full_list_leaves_the_rest_out(vendors: Vendors, bridge: FakeBridge) -> None:

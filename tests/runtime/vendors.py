@@ -11,7 +11,7 @@ import pytest
 from torch_fl_spec import abi, bundled, kits
 
 HERE = Path(__file__).parent
-_FLAGS = ["-std=c11", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+_FLAGS = ["-std=gnu11", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 _INCLUDES = [f"-I{abi.INCLUDE_DIR}", f"-I{HERE.parent / 'spec' / 'plugins'}"]
 
 

@@ -1,6 +1,9 @@
 /* A vendor for discovery: the loader's honest fake with several devices. What goes wrong is asked for by -D:
- *   VENDOR "name", DEVICES n, REFUSES "text" (the query), COUNT_FAILS "text", OPEN_FAILS index, LOST (mem_info fails),
- *   INFO field = value (of every device), KERNELS list (see fake.h). */
+ *   VENDOR "name", DEVICES n, REFUSES "text" (the query), COUNT_FAILS "text", WAITS "file" (the count, until there is
+ *   such a file), OPEN_FAILS index, LOST (mem_info fails), INFO field = value (of every device), KERNELS list (see
+ *   fake.h). */
+#include <unistd.h>
+
 #include "fake.h"
 
 #ifndef VENDOR
@@ -22,6 +25,9 @@ static UNUSED fl_status vendor_count(int32_t* out, fl_error* err) {
   return fail(err, FL_INTERNAL, COUNT_FAILS);
 #else
   (void)err;
+#ifdef WAITS
+  while (access(WAITS, F_OK)) usleep(1000);
+#endif
   *out = DEVICES;
   return FL_OK;
 #endif
