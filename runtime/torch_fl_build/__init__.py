@@ -4,17 +4,18 @@ A package of its own, because importing torch_fl loads the bridge: `torch-fl bui
 torch imports the entry point in every process that imports torch. Nothing here imports torch_fl, but for that entry
 point where it is asked to.
 
-    sources.py   what the bridge is compiled from, and the digest that an edit changes
-    compiler.py  which compiler, which flags
-    supported.py which versions of torch
-    cache.py     where a built bridge lies: what `import torch_fl` asks first
-    lock.py      one builder at a time
-    progress.py  what a build says on stderr
-    build.py     whether to build, and what is kept
+    sources.py      what the bridge is compiled from, and the digest that an edit changes
+    units.py        which sources are compiled together
+    compiler.py     which compiler, which flags
+    supported.py    which versions of torch
+    cache.py        where a built bridge lies: what `import torch_fl` asks first
+    build.py        whether to build, and what is kept
     ninja_build.py  compiling and linking
-    load.py      the built bridge into this process
-    command.py   `torch-fl build`
-    autoload.py  the entry point of torch's group torch.backends
+    lock.py         one builder at a time
+    progress.py     what a build says on stderr
+    load.py         the built bridge into this process
+    command.py      `torch-fl build`
+    autoload.py     the entry point of torch's group torch.backends
 """
 
 

@@ -66,7 +66,7 @@ def _build_locked(
         if force and work.exists():
             shutil.rmtree(work)
         run = NinjaBuild(sources, files, using, work, progress)
-        progress.say(f"compiling the bridge to {run.torch_name} with {' '.join(using.words)}, {run.units} files, once")
+        progress.say(f"compiling the bridge to {run.torch_name} with {' '.join(using.words)}, {run.units} units, once")
         try:
             module = run.run(keep_open=descriptor)
         except CompilationFailed as failure:

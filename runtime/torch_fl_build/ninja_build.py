@@ -20,6 +20,7 @@ from . import BridgeUnavailable
 from .compiler import FLAGS, Compiler
 from .progress import Progress
 from .sources import Sources
+from .units import with_units
 
 _LAST_LINES = 40
 _STEP = re.compile(r"\[(\d+)/(\d+)\] (.*)")
@@ -56,15 +57,15 @@ class NinjaBuild:
         self.torch_name = f"torch {torch.__version__}"
         self.log = work / "build.log"
         self._sources = sources
-        self._files = files
+        self._files, compiled = with_units(files)
         self._compiler = compiler
         self._work = work
         self._progress = progress
-        self._objects = {name: f"obj/{name[4:-4]}.o" for name in files if name.endswith(".cpp")}
+        self._objects = {name: f"obj/{name[4:-4]}.o" for name in compiled}
 
     @property
     def units(self) -> int:
-        """Number of files that are compiled."""
+        """Number of translation units."""
         return len(self._objects)
 
     def run(self, keep_open: int) -> Path:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import BridgeUnavailable
+from .units import LIST
 
-_SUFFIXES = (".cpp", ".h")
+_SUFFIXES = (".cpp", ".h", LIST)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def test_every_source_is_in_it(names: set[str]) -> None:
         ("torch_fl", "runtime/torch_fl"),
         ("torch_fl_build", "runtime/torch_fl_build"),
     ):
-        patterns = ("*.py", "*.c", "*.cpp", "*.h", "*.yaml", "*.json", "*.j2", "*.css", "py.typed")
+        patterns = ("*.py", "*.c", "*.cpp", "*.h", "*.yaml", "*.json", "*.txt", "*.j2", "*.css", "py.typed")
         missing = {f"{package}/{name}" for name in sources(folder, *patterns)} - names
         assert not missing
     assert "torch_fl_spec/include/torch_fl/plugin.h" in names

@@ -115,7 +115,7 @@ def test_elsewhere_than_on_a_terminal_it_says_when_it_begins_and_ends(
     built = standin.build()
     begin, end = capsys.readouterr().err.splitlines()
     assert begin.startswith("torch_fl: compiling the bridge to torch ")
-    assert begin.endswith(" with c++, 2 files, once")
+    assert begin.endswith(" with c++, 2 units, once")
     assert end == f"torch_fl: compiled in {built.seconds:.1f} s: {built.path}"
     standin.build()
     assert capsys.readouterr().err == ""
