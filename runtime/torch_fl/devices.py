@@ -16,7 +16,7 @@ import warnings
 from dataclasses import dataclass
 from typing import cast
 
-from torch_fl import config, log
+from torch_fl import config, log, routing
 from torch_fl.device_record import DeviceList, DeviceRecord, ProbeReport
 from torch_fl.discovery import Bridge, Discovery, Place
 from torch_fl.dtypes import TORCH_DTYPES
@@ -53,6 +53,7 @@ class _Discovered:
 
 
 _found: _Discovered | None = None
+_bridge_knows_operators = False
 
 
 def _discovered() -> _Discovered:
@@ -63,10 +64,14 @@ def _discovered() -> _Discovered:
 
 def _discover() -> None:
     """Called by the bridge, by one thread at a time, until it succeeds once; what it adds is undone where it raises."""
-    global _found
+    global _found, _bridge_knows_operators
+    bridge = _bridge()
     loaded = config.current()
     complaint = log.configure(loaded.config.logging)
-    discovery = Discovery(loaded, _bridge())
+    if not _bridge_knows_operators:
+        routing.add_operators(bridge)
+        _bridge_knows_operators = True
+    discovery = Discovery(loaded, bridge)
     discovery.run()
     if complaint is not None:
         discovery.complaints.append(complaint)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from torch_fl_spec.loader import PluginRefused
 
-from torch_fl import certification, vendor_choice
+from torch_fl import certification, routing, vendor_choice
 from torch_fl.config import Loaded
 from torch_fl.device_inspect import Inspector, Kernels
 from torch_fl.device_record import Probe
@@ -20,7 +20,7 @@ from torch_fl.vendor_probe import SLOW, Found, PluginFile, ProbeFailed, patience
 _log = logging.getLogger("torch_fl.devices")
 
 
-class Bridge(Protocol):
+class Bridge(routing.Bridge, Protocol):
     """What discovery and the device list need of the compiled bridge; bridge/module.cpp binds it."""
 
     def add_vendor(self, root: int, pinned: int, fault: int) -> int: ...

@@ -28,6 +28,7 @@ class FakeBridge:
     limit: int = 64
     discoveries: int = 0
     done: bool = False
+    operators: list[str] = field(default_factory=list)
     vendors: list[Any] = field(default_factory=list)
     extensions: list[tuple[int, int]] = field(default_factory=list)
     places: list[Opened | str] = field(default_factory=list)
@@ -52,6 +53,13 @@ class FakeBridge:
                 place.vendor.device.close(place.handle, ffi.NULL)
         self.places.clear()
         self.done = False
+
+    def add_operator(self, name: str, *_: Any) -> int:
+        """The id; a bridge takes each operator once, before the first device."""
+        assert name not in self.operators
+        assert not self.places
+        self.operators.append(name)
+        return len(self.operators) - 1
 
     def add_vendor(self, root: int, pinned: int, fault: int) -> int:
         """The index."""

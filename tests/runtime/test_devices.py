@@ -42,6 +42,7 @@ def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBrid
     fake = FakeBridge()
     monkeypatch.setattr(devices, "_bridge", lambda: fake)
     monkeypatch.setattr(devices, "_found", None)
+    monkeypatch.setattr(devices, "_bridge_knows_operators", False)
     monkeypatch.setattr(config, "_current", None)
     yield fake
     fake.close()
@@ -175,6 +176,7 @@ def test_warnings_as_errors_leave_no_half_list(vendors: Vendors, bridge: FakeBri
     assert bridge.places == []
     with pytest.warns(DeviceWarning):
         assert len(list_devices()) == 2
+    assert set(bridge.operators) == {operator.op for operator in load_registry()}
 
 
 # What a record says
