@@ -103,6 +103,10 @@ Node* PoolState::allocate_slowly(uint64_t bytes, Stream& stream) {
 
 StreamMemory& PoolState::memory_of(Stream& stream) {
   size_t id = static_cast<size_t>(stream.id);
+  {
+    SpinGuard guard(lock);
+    if (id < memories.size() && memories[id] != nullptr) return *memories[id];
+  }
   auto fresh = std::make_unique<StreamMemory>(granule_shift);
   SpinGuard guard(lock);
   if (id >= memories.size()) memories.resize(id + 1);

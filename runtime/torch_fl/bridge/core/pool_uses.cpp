@@ -49,6 +49,7 @@ void PoolState::add_use(Node* used, Stream& stream) {
   Uses* uses = static_cast<Uses*>(used->bookkeeping);
   if (uses == nullptr) {
     uses = new Uses{used, {}, {}, nullptr};
+    SpinGuard block_guard(lock);  // snapshot() reads blocks
     used->bookkeeping = uses;
   }
   if (std::find(uses->streams.begin(), uses->streams.end(), &stream) == uses->streams.end()) {
