@@ -1,6 +1,7 @@
 #include "allocator.h"
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +15,6 @@ namespace torch_fl {
 namespace {
 
 using c10::CachingAllocator::Stat;
-using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
 
@@ -65,11 +65,7 @@ class FlAllocator final : public c10::DeviceAllocator {
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override;
 
-  void resetAccumulatedStats(c10::DeviceIndex /*index*/) override {
-    raise(ErrorClass::kNotImplemented,
-          "fl devices count allocations since the process began; take the difference of two memory_stats()");
-  }
-
+  void resetAccumulatedStats(c10::DeviceIndex index) override;
   void resetPeakStats(c10::DeviceIndex index) override { device_of(torch_device(index)).pool().reset_peaks(); }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
@@ -78,6 +74,10 @@ class FlAllocator final : public c10::DeviceAllocator {
     device_of(torch_device(index)).pool().info(&free, &total);
     return {free, total};
   }
+
+ private:
+  std::mutex mutex_;
+  PoolStats at_reset_[kMaxDevices] = {};  // guarded by mutex_
 };
 
 FlAllocator* const the_allocator = [] {
@@ -92,22 +92,51 @@ void record_stream(at::Tensor& tensor, c10::Stream stream) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("record_stream", &record_stream); }
 
-DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
-  const PoolStats pool = device_of(torch_device(index)).pool().stats();
-  DeviceStats out;
-  const auto set = [](StatArray& array, uint64_t current, uint64_t peak) {
-    Stat& all = array[static_cast<size_t>(StatType::AGGREGATE)];
-    all.current = static_cast<int64_t>(current);
-    all.peak = static_cast<int64_t>(peak);
-  };
-  set(out.allocated_bytes, pool.allocated_bytes, pool.allocated_bytes_peak);
-  set(out.active_bytes, pool.allocated_bytes, pool.allocated_bytes_peak);
-  set(out.reserved_bytes, pool.reserved_bytes, pool.reserved_bytes_peak);
-  set(out.requested_bytes, pool.requested_bytes, pool.requested_bytes);
-  out.num_alloc_retries = static_cast<int64_t>(pool.retries);
-  out.num_ooms = static_cast<int64_t>(pool.out_of_memory);
-  out.num_device_alloc = static_cast<int64_t>(pool.allocations - pool.cache_hits);
+// Sums count from where they stood at the last reset.
+Stat stat(uint64_t current, uint64_t peak, uint64_t total, uint64_t current_at_reset, uint64_t total_at_reset) {
+  Stat out;
+  out.current = static_cast<int64_t>(current);
+  out.peak = static_cast<int64_t>(peak);
+  out.allocated = static_cast<int64_t>(total - total_at_reset);
+  out.freed = static_cast<int64_t>((total - current) - (total_at_reset - current_at_reset));
   return out;
+}
+
+#define FL_STAT(name) \
+  stat(now.name, now.name##_peak, now.name##_total, reset.name, reset.name##_total)
+
+DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
+  Device& device = device_of(torch_device(index));
+  const PoolStats now = device.pool().stats();
+  std::lock_guard<std::mutex> lock(mutex_);
+  const PoolStats& reset = at_reset_[device.index];
+  DeviceStats out;
+  constexpr auto all = static_cast<size_t>(StatType::AGGREGATE);
+  out.allocated_bytes[all] = FL_STAT(allocated_bytes);
+  out.requested_bytes[all] = FL_STAT(requested_bytes);
+  out.reserved_bytes[all] = FL_STAT(reserved_bytes);
+  out.segment[all] = FL_STAT(segments);
+  out.allocation[all] = stat(now.active_blocks, now.active_blocks_peak, now.allocations, reset.active_blocks,
+                             reset.allocations);
+  // Torch calls a block active until no stream uses it any more; of those that wait for one, only today's are known.
+  out.active[all].current = static_cast<int64_t>(now.active_blocks + now.waiting_blocks);
+  out.active[all].peak = std::max(out.active[all].current, out.allocation[all].peak);
+  out.active_bytes[all].current = static_cast<int64_t>(now.allocated_bytes + now.waiting_bytes);
+  out.active_bytes[all].peak = std::max(out.active_bytes[all].current, out.allocated_bytes[all].peak);
+  out.inactive_split[all].current = static_cast<int64_t>(now.inactive_split_blocks);
+  out.inactive_split_bytes[all].current = static_cast<int64_t>(now.inactive_split_bytes);
+  out.num_alloc_retries = static_cast<int64_t>(now.retries - reset.retries);
+  out.num_ooms = static_cast<int64_t>(now.out_of_memory - reset.out_of_memory);
+  out.num_device_alloc = out.segment[all].allocated;
+  out.num_device_free = out.segment[all].freed;
+  return out;
+}
+
+void FlAllocator::resetAccumulatedStats(c10::DeviceIndex index) {
+  Device& device = device_of(torch_device(index));
+  const PoolStats now = device.pool().stats();
+  std::lock_guard<std::mutex> lock(mutex_);
+  at_reset_[device.index] = now;
 }
 
 }  // namespace
