@@ -204,18 +204,18 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   const bool is_plain = self.defined() && source.defined() && !self._is_zerotensor() && !source._is_zerotensor() &&
                         !self.is_meta() && !source.is_meta();
   if (C10_UNLIKELY(!is_plain)) return at::native::copy_(self, source, non_blocking);
-  copy_tensor(self, source, non_blocking);
+  torch_fl::copy(self, source, non_blocking);
   return self;
 }
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
-  copy_tensor(destination, source, non_blocking);
+  torch_fl::copy(destination, source, non_blocking);
   return destination;
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& destination) {
   destination.resize_(source.sizes());
-  copy_tensor(destination, source, /*non_blocking=*/false);
+  torch_fl::copy(destination, source, /*non_blocking=*/false);
   return destination;
 }
 
@@ -230,7 +230,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 }  // namespace
 
-void copy_tensor(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+void copy(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   TORCH_CHECK(destination.layout() == c10::kStrided && source.layout() == c10::kStrided &&
                   !destination.is_quantized() && !source.is_quantized(),
               "copies to and from fl devices take strided tensors that are not quantized, got ", source.layout(), " ",
@@ -254,6 +254,16 @@ at::Tensor to_host(const at::Tensor& source) {
   if (source.is_conj()) values = values.conj();
   if (source.is_neg()) values = values._neg_view();
   return values.resolve_conj().resolve_neg();
+}
+
+at::Tensor to_device(const at::Tensor& source, Device& device) {
+  if (source._is_zerotensor()) return empty_on(device, source.scalar_type(), source.sizes()).zero_();
+  at::Tensor out = source.is_non_overlapping_and_dense()
+                       ? empty_on(device, source.scalar_type(), source.sizes(), source.strides())
+                       : empty_on(device, source.scalar_type(), source.sizes(),
+                                  at::infer_dense_strides(source.sizes(), source.strides()));
+  torch_fl::copy(out, source, /*non_blocking=*/false);
+  return out;
 }
 
 }  // namespace torch_fl

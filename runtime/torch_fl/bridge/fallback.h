@@ -1,7 +1,6 @@
 // What becomes of an operator that no kernel of the device serves: generic tier, CPU tier, clear error.
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -21,11 +20,12 @@ void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* rea
 
 enum class Tier { kGeneric, kCpu };
 
-// One step down of one operator on one device, for its scope: raises NotImplementedError where the tier is switched off,
-// warns unless it has before, counts, and at its end adds the bytes moved meanwhile by this thread.
+// A step down of one operator on one device, for the scope in which the tier computes: warns unless it has before,
+// counts, and at its end adds the bytes that this thread has moved meanwhile. The constructor raises NotImplementedError
+// where the tier is switched off.
 class StepDown {
  public:
-  StepDown(const char* op, Device& device, Tier tier, std::initializer_list<at::Tensor> tensors, const char* reason);
+  StepDown(const char* op, Device& device, Tier tier, c10::ArrayRef<at::Tensor> tensors, const char* reason);
   ~StepDown();
   StepDown(const StepDown&) = delete;
   StepDown& operator=(const StepDown&) = delete;
@@ -34,5 +34,17 @@ class StepDown {
   Counters& counters_;
   const uint64_t moved_before_;
 };
+
+// Steps down of operators that the registry does not know, and that no RouteTable therefore counts.
+struct OutsideCount {
+  int device;
+  std::string op;
+  uint64_t generic, cpu, errors, bytes_moved;
+};
+std::vector<OutsideCount> outside_counts();
+
+// As if nothing had stepped down yet: outside counts are 0, warnings come again, decompositions are tried again. The
+// counters of RouteTables are their owner's to reset.
+void forget_steps_down();
 
 }  // namespace torch_fl

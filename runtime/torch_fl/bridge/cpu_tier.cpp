@@ -1,0 +1,162 @@
+#include "cpu_tier.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/irange.h>
+
+#include "convert.h"
+#include "copy.h"
+#include "generator.h"
+#include "host_twin.h"
+
+namespace torch_fl {
+namespace {
+
+bool writes(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+bool on_fl(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kFl; }
+
+// Calls visit(tensor) for every tensor of an argument that is defined.
+template <class Visit>
+void each_tensor(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector())
+      if (tensor.defined()) visit(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector())
+      if (tensor.has_value() && tensor->defined()) visit(*tensor);
+  }
+}
+
+// The value with every tensor replaced by what `replace` makes of it.
+template <class Replace>
+c10::IValue with_tensors(const c10::IValue& value, Replace&& replace) {
+  auto of = [&](const at::Tensor& tensor) { return tensor.defined() ? replace(tensor) : tensor; };
+  if (value.isTensor()) return of(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> out;
+    for (const at::Tensor& tensor : value.toTensorVector()) out.push_back(of(tensor));
+    return out;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> out;
+    for (const auto& tensor : value.toOptionalTensorVector())
+      out.push_back(tensor.has_value() ? std::optional<at::Tensor>(of(*tensor)) : std::nullopt);
+    return out;
+  }
+  return value;
+}
+
+// ---- Devices -------------------------------------------------------------------------------------------------------
+
+// Operators that take tensors on the host next to others on a device, as they do on other devices of torch: indices,
+// lengths, steps of an optimizer.
+bool takes_host_tensors(std::string_view name) {
+  static constexpr std::array<std::string_view, 9> names{
+      "aten::index",  "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index",
+      "aten::_unsafe_index_put", "aten::_ctc_loss", "aten::_ctc_loss_backward", "aten::_pack_padded_sequence"};
+  return name.substr(0, 15) == "aten::_foreach_" || name.substr(0, 13) == "aten::_fused_" ||
+         std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments, Device& target) {
+  const bool lenient = takes_host_tensors(schema.name());
+  for (const auto i : c10::irange(arguments.size())) {
+    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      const bool is_number = tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]);
+      if (tensor.device() == torch_device(target.index) || is_number || (lenient && tensor.is_cpu())) return;
+      TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+                  torch_device(target.index), " and ", tensor.device(), "! (when checking argument ",
+                  schema.arguments()[i].name(), " of ", schema.operator_name(), ")");
+    });
+  }
+}
+
+// ---- Random numbers ------------------------------------------------------------------------------------------------
+
+bool is_generator(const c10::Argument& argument) {
+  c10::TypePtr type = argument.type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind() == c10::TypeKind::GeneratorType;
+}
+
+// A generator of the host's that follows from the state of the device's, which moves on.
+c10::IValue host_generator(const c10::IValue& value, Device& target) {
+  std::optional<at::Generator> generator;
+  if (value.isGenerator()) generator = value.toGenerator();
+  if (generator.has_value() && generator->device().type() != kFl) return value;
+  const fl_rng state = next_random(generator, target, 1);
+  uint64_t seed = state.seed + (state.offset + 1) * 0x9E3779B97F4A7C15u;
+  seed = (seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9u;
+  seed = (seed ^ (seed >> 27)) * 0x94D049BB133111EBu;
+  return at::detail::createCPUGenerator(seed ^ (seed >> 31));
+}
+
+}  // namespace
+
+const char* why_not_on_cpu(const c10::OperatorHandle& op) {
+  for (const c10::Argument& result : op.schema().returns()) {
+    if (result.alias_info() != nullptr && !result.alias_info()->isWrite())
+      return "it returns a view of its argument, and a copy on the CPU shares no memory with that";
+  }
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return "torch has no CPU kernel for it";
+  return nullptr;
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack, Device& target) {
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t n_arguments = schema.arguments().size();
+  const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(n_arguments), stack->end());
+  check_devices(schema, arguments, target);
+
+  HostTwins twins;
+  for (const auto i : c10::irange(n_arguments)) {
+    const c10::Argument& argument = schema.arguments()[i];
+    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (on_fl(tensor)) twins.add(tensor, writes(argument), argument.is_out());
+    });
+  }
+  twins.make();
+  torch::jit::drop(*stack, n_arguments);
+  for (const auto i : c10::irange(n_arguments)) {
+    c10::IValue value = with_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      return on_fl(tensor) ? twins.host(tensor) : tensor;
+    });
+    if (value.isDevice() && value.toDevice().type() == kFl) value = c10::Device(c10::DeviceType::CPU);
+    if (is_generator(schema.arguments()[i])) value = host_generator(value, target);
+    stack->push_back(std::move(value));
+  }
+
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  twins.write_back();
+
+  const size_t n_results = schema.returns().size();
+  for (const auto i : c10::irange(n_results)) {
+    c10::IValue& result = (*stack)[stack->size() - n_results + i];
+    const c10::AliasInfo* alias = schema.returns()[i].alias_info();
+    const auto original = std::find_if(
+        schema.arguments().begin(), schema.arguments().end(), [&](const c10::Argument& argument) {
+          return alias != nullptr && argument.alias_info() != nullptr && *argument.alias_info() == *alias;
+        });
+    if (original != schema.arguments().end()) {
+      result = arguments[static_cast<size_t>(original - schema.arguments().begin())];
+      continue;
+    }
+    result = with_tensors(result, [&](const at::Tensor& tensor) {
+      const at::Tensor* known = twins.device_tensor(tensor);
+      return known != nullptr ? *known : to_device(tensor, target);
+    });
+  }
+}
+
+}  // namespace torch_fl
