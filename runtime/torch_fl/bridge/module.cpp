@@ -14,6 +14,10 @@
 #include "pinned.h"
 
 namespace torch_fl {
+
+void bind_routing(pybind11::module_& m);   // routing_module.cpp
+void bind_fallback(pybind11::module_& m);  // fallback_module.cpp
+
 namespace {
 
 namespace py = pybind11;
@@ -142,22 +146,32 @@ void bind_streams(py::module_& m) {
 
 // ---- Memory --------------------------------------------------------------------------------------------------------
 
-std::vector<std::pair<const char*, uint64_t>> memory_stats(int device) {
+// What torch's own statistics have no name for.
+std::pair<uint64_t, uint64_t> cache_use(int device) {
   const PoolStats stats = device_at(device).pool().stats();
-  return {
-      {"allocated_bytes", stats.allocated_bytes},
-      {"allocated_bytes_peak", stats.allocated_bytes_peak},
-      {"reserved_bytes", stats.reserved_bytes},
-      {"reserved_bytes_peak", stats.reserved_bytes_peak},
-      {"requested_bytes", stats.requested_bytes},
-      {"active_blocks", stats.active_blocks},
-      {"segments", stats.segments},
-      {"inactive_split_bytes", stats.inactive_split_bytes},
-      {"allocations", stats.allocations},
-      {"cache_hits", stats.cache_hits},
-      {"retries", stats.retries},
-      {"out_of_memory", stats.out_of_memory},
-  };
+  return {stats.allocations, stats.cache_hits};
+}
+
+py::list memory_snapshot(int device) {
+  std::vector<Block> blocks;
+  {
+    ReleaseGil no_gil;
+    blocks = device_at(device).pool().snapshot();
+  }
+  py::list out;
+  for (const Block& block : blocks) {
+    py::dict entry;
+    entry["segment"] = block.base;
+    entry["segment_size"] = block.base_bytes;
+    entry["offset"] = block.offset;
+    entry["size"] = block.bytes;
+    entry["requested_size"] = block.requested;
+    entry["address"] = block.address;
+    entry["allocated"] = block.allocated;
+    entry["stream"] = block.stream->id;
+    out.append(entry);
+  }
+  return out;
 }
 
 std::pair<uint64_t, uint64_t> mem_get_info(int device) {
@@ -168,7 +182,8 @@ std::pair<uint64_t, uint64_t> mem_get_info(int device) {
 }
 
 void bind_memory(py::module_& m) {
-  m.def("memory_stats", waiting(&memory_stats), py::arg("device"));
+  m.def("cache_use", waiting(&cache_use), py::arg("device"));
+  m.def("memory_snapshot", quick(&memory_snapshot), py::arg("device"));
   m.def("mem_get_info", waiting(&mem_get_info), py::arg("device"));
   m.def("empty_cache", waiting([] { allocator().emptyCache(); }));
   m.def("reset_peak_memory_stats", waiting([](int device) { device_at(device).pool().reset_peaks(); }),
@@ -201,4 +216,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_streams(m);
   bind_memory(m);
   bind_random(m);
+  bind_routing(m);
+  bind_fallback(m);
 }

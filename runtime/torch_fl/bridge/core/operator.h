@@ -32,9 +32,19 @@ struct TypeRef {
   }
 };
 
+// What the host does to a value on its way into canonical form, beyond types.
+enum class SlotRule : uint8_t {
+  kAsIs,
+  kDim,      // one dimension of the first tensor, from the end where negative
+  kDims,     // dimensions of the first tensor: non-negative, sorted, each once; none given or an empty list: all
+  kSpatial,  // one entry per dimension of the first tensor after the first two; a single one is repeated
+};
+
 // One argument of fl_call.args.
 struct Slot {
   std::string name;
+  std::string argument;  // of the ATen schema; most often the same
+  SlotRule rule = SlotRule::kAsIs;
   SlotKind kind = SlotKind::kTensor;
   TypeRef type;
   bool optional = false;  // may carry FL_TAG_NONE
@@ -53,6 +63,9 @@ struct Operator {
   std::vector<DtypeRow> rows;  // all that the registry has
   std::vector<Slot> slots;
   std::vector<TypeRef> outs;
+  // ATen arguments without a slot that may have any value, since they only shape the outputs or don't matter forward.
+  // Others without a slot must be at their default.
+  std::vector<std::string> free_arguments;
 
   bool has_row(DtypeRow row) const noexcept;
 };
@@ -62,7 +75,8 @@ constexpr int kMaxTensors = 12;  // tensor slots, apart from lists
 constexpr int kMaxOuts = 8;
 
 // Filled once, at discovery, before the first device is added; reading needs no lock. The references stay valid.
-const Operator& add_operator(Operator entry);            // sets id; kValue: known already, or beyond the limits above
+// Sets id. A name that is known already keeps its entry: discovery may be tried again. kValue: beyond the limits above.
+const Operator& add_operator(Operator entry);
 const Operator* find_operator(const char* name) noexcept;  // null: not in the registry
 int operator_count() noexcept;
 const Operator& operator_at(int id) noexcept;
