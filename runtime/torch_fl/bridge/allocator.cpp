@@ -26,15 +26,12 @@ void report_to_profiler(const Block& block, int64_t bytes) {
 }
 
 // Within one device, in the order of its current stream.
-void copy_block(const Block& to, const Block& from, uint64_t bytes) {
-  Device& device = to.stream->device;
-  submit_copy(current_stream(device), {&device, to.base, to.offset}, {&device, from.base, from.offset}, bytes);
+void copy_within(Device& device, const Span& to, const Span& from, uint64_t bytes) {
+  submit_copy(current_stream(device), {&device, to.base, to.byte_offset}, {&device, from.base, from.byte_offset}, bytes);
 }
 
-const Block& block_with(const void* address) {
-  const Block* block = block_at(reinterpret_cast<uintptr_t>(address));
-  if (block == nullptr) raise(ErrorClass::kValue, "this address belongs to no memory of an fl device");
-  return *block;
+Span span_at(const void* address) {
+  return span_of(c10::DataPtr(const_cast<void*>(address), torch_device(current_device())));
 }
 
 class FlAllocator final : public c10::DeviceAllocator {
@@ -44,9 +41,12 @@ class FlAllocator final : public c10::DeviceAllocator {
     return torch_fl::allocate(device_of(torch_device(-1)), bytes);
   }
 
-  // Both come from this allocator and name the start of a block: torch knows an allocation by its address only here.
+  // Both of one device.
   void copy_data(void* to, const void* from, size_t bytes) const override {
-    if (bytes != 0) copy_block(block_with(to), block_with(from), bytes);
+    if (bytes == 0) return;
+    const Block* block = block_at(reinterpret_cast<uintptr_t>(to));
+    if (block == nullptr) raise(ErrorClass::kValue, "the target of this copy is no memory of an fl device");
+    copy_within(block->stream->device, span_at(to), span_at(from), bytes);
   }
 
   bool initialized() override {
@@ -60,7 +60,7 @@ class FlAllocator final : public c10::DeviceAllocator {
   }
 
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    if (Block* block = block_of(data)) block->stream->device.pool().record_stream(block, stream_of(stream));
+    if (Block* block = memory_of(data).block) block->stream->device.pool().record_stream(block, stream_of(stream));
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override;
@@ -157,21 +157,24 @@ void release_block(void* context) {
   block->stream->device.pool().release(block);
 }
 
-void raise_foreign_storage(const c10::DataPtr& data) {
+Memory foreign_memory(const c10::DataPtr& data) {
+  const auto address = reinterpret_cast<uintptr_t>(data.get());
+  Block* block = block_at(address);
+  if (block != nullptr) return {block, address - block->address};
   raise(ErrorClass::kRuntime, "a storage on " + data.device().str() +
-                                  " holds memory that torch_fl did not allocate (from_blob, DLPack, a lazy clone); "
-                                  "copy the data into a tensor made with device=\"" + data.device().str() + "\"");
+                                  " holds memory that torch_fl did not allocate; copy the data into a tensor made with "
+                                  "device=\"" + data.device().str() + "\"");
 }
 
 void resize_storage(c10::StorageImpl& storage, uint64_t bytes) {
   Device& device = device_of(storage.device());
-  Block* old = block_of(storage.data_ptr());
+  const Memory old = memory_of(storage.data_ptr());
   c10::DataPtr data = allocate(device, bytes);
   const uint64_t kept = std::min<uint64_t>(storage.nbytes(), bytes);
-  if (old != nullptr && kept != 0) {
-    copy_block(*block_of(data), *old, kept);
+  if (old.block != nullptr && kept != 0) {
+    copy_within(device, span_of(data), span_of(storage.data_ptr()), kept);
     // The old block is freed at once, for the stream it was allocated for: which need not be the one that reads it.
-    device.pool().record_stream(old, current_stream(device));
+    device.pool().record_stream(old.block, current_stream(device));
   }
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);

@@ -22,26 +22,37 @@ c10::DeviceAllocator& allocator();
 // Memory of a given device for its current stream; 0 bytes give a null pointer that names the device.
 c10::DataPtr allocate(Device& device, uint64_t bytes);
 
+// Where a storage's bytes begin: `skip` bytes into a block. No block: it has no bytes.
+struct Memory {
+  Block* block;
+  uint64_t skip;
+};
+
 // The deleter of every DataPtr whose context is one of the pool's blocks; it is how such a DataPtr is told from others.
 void release_block(void* block);
-[[noreturn]] void raise_foreign_storage(const c10::DataPtr& data);
+// Found by its address: torch wraps addresses of data_ptr() anew (from_blob, when it pickles a storage). Raises where the
+// memory is none of this allocator's.
+Memory foreign_memory(const c10::DataPtr& data);
 
-// The block behind a storage, null where it has no bytes. Raises for memory that this allocator did not give.
-inline Block* block_of(const c10::DataPtr& data) {
-  if (C10_LIKELY(data.get_deleter() == &release_block)) return static_cast<Block*>(data.get_context());
-  if (data.get() == nullptr) return nullptr;
-  raise_foreign_storage(data);
+inline Memory memory_of(const c10::DataPtr& data) {
+  if (C10_LIKELY(data.get_deleter() == &release_block)) return {static_cast<Block*>(data.get_context()), 0};
+  if (data.get() == nullptr) return {nullptr, 0};
+  return foreign_memory(data);
 }
 
-inline Block* block_of(const at::TensorBase& tensor) { return block_of(tensor.storage().data_ptr()); }
+// Of the storage's first byte. From the context of the storage, since its address need be none of the vendor's
+// (FL_ADDRESS_HANDLE).
+inline Span span_of(const c10::DataPtr& data) {
+  const Memory memory = memory_of(data);
+  if (C10_UNLIKELY(memory.block == nullptr)) return {0, 0, 0};
+  return {memory.block->base, memory.block->offset + memory.skip, memory.block->base_bytes};
+}
 
-// Of element 0 of the tensor: from the context of its storage, never from its address, which need be none of the
-// vendor's (FL_ADDRESS_HANDLE).
+// Of the tensor's element 0.
 inline Span span_of(const at::TensorBase& tensor) {
-  const Block* block = block_of(tensor);
-  if (C10_UNLIKELY(block == nullptr)) return {0, 0, 0};
-  return {block->base, block->offset + static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize(),
-          block->base_bytes};
+  Span span = span_of(tensor.storage().data_ptr());
+  if (C10_LIKELY(span.base != 0)) span.byte_offset += static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  return span;
 }
 
 // Gives the storage `bytes` bytes; the first min(old, new) keep their value, in the order of the current stream.

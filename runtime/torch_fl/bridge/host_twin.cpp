@@ -32,8 +32,8 @@ void release_storage(void* storage) { delete static_cast<c10::Storage*>(storage)
 // The device's memory as the host sees it. An operator that resizes it moves to memory of the host's.
 c10::Storage shared_storage(const at::Tensor& tensor) {
   const c10::Storage& storage = tensor.storage();
-  const Block* block = block_of(tensor);
-  void* address = block == nullptr ? nullptr : reinterpret_cast<void*>(block->base + block->offset);
+  const Span span = span_of(storage.data_ptr());
+  void* address = reinterpret_cast<void*>(span.base + span.byte_offset);
   c10::DataPtr data(address, new c10::Storage(storage), &release_storage, c10::DeviceType::CPU);
   return c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(data), c10::GetCPUAllocator(),
                       storage.resizable());

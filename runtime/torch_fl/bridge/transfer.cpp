@@ -69,10 +69,12 @@ void move_through_host(const Place& destination, Stream& to, const Place& source
 }  // namespace
 
 Place place_of(const at::TensorBase& tensor) {
-  const uint64_t bytes = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
-  if (tensor.is_cpu()) return {nullptr, reinterpret_cast<uint64_t>(tensor.storage().data()) + bytes, 0};
-  const Block* block = block_of(tensor);
-  return {&device_of(tensor.device()), block->base, block->offset + bytes};
+  if (tensor.is_cpu()) {
+    const uint64_t bytes = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+    return {nullptr, reinterpret_cast<uint64_t>(tensor.storage().data()) + bytes, 0};
+  }
+  const Span span = span_of(tensor);
+  return {&device_of(tensor.device()), span.base, span.byte_offset};
 }
 
 void submit_copy(Stream& stream, const Place& destination, const Place& source, uint64_t bytes) {

@@ -47,17 +47,26 @@ class Stream(torch.Stream):
         return f"<torch.fl.Stream device=fl:{self.device_index} stream_id={self.stream_id}>"
 
 
-class Event(torch.Event):
-    """A mark in a stream's work. It belongs to the device of the stream that it is first recorded on."""
+class _FlEvents(type):
+    """isinstance(e, torch.fl.Event): an event of an fl device, however it was made."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "fl"
+
+
+class Event(torch.Event, metaclass=_FlEvents):
+    """A mark in a stream's work. It belongs to the device of the stream that it is first recorded on.
+
+    Calling this gives a plain torch.Event: some of torch's functions take no subclass of it.
+    """
+
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         """blocking is accepted and changes nothing: waiting threads sleep anyway."""
         if interprocess:
             raise NotImplementedError("events of fl devices cannot be shared between processes")
-        return super().__new__(cls, torch.device("fl"), enable_timing=enable_timing)
-
-    def __repr__(self) -> str:
-        return f"<torch.fl.Event device={self.device}>" if self.event_id else "<torch.fl.Event, never recorded>"
+        return torch.Event(torch.device("fl"), enable_timing=enable_timing)
 
 
 def _stream(device_index: int, stream_id: int) -> Stream:
