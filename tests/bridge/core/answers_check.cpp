@@ -150,6 +150,20 @@ void check_stream_failures(Device& d) {
   fake::answers.device_sync = FL_OK;
 }
 
+// Events come back for others of their kind.
+void check_events_are_recycled(Device& d) {
+  Stream& stream = d.streams().standard();
+  for (int i = 0; i < 3; i++) {
+    for (bool timing : {true, false}) {
+      Event first(d, timing), second(d, timing);
+      first.record(stream);
+      first.record(stream);
+      second.record(stream);
+    }
+  }
+  CHECK_EQUAL(fake::events.size(), size_t(4));
+}
+
 void check_events_run_out(Device& d) {
   Stream& owner = d.streams().create(0);
   Stream& reader = d.streams().create(0);
@@ -222,6 +236,7 @@ int main(int argc, char**) {
   check_colliding_addresses(d, second);
   check_allocation_failures(d);
   check_stream_failures(d);
+  check_events_are_recycled(second);
   check_events_run_out(d);
   return 0;
 }

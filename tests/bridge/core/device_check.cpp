@@ -1,5 +1,6 @@
 // The list of devices: discovery, places, and what a forked child may do.
 #include <atomic>
+#include <chrono>
 
 #include "core/fork.h"
 #include "harness.h"
@@ -23,6 +24,7 @@ void discover() {
   CHECK_EQUAL(device_count(), 1);
   CHECK(&device(0) == device_list[0]);
   if (fail_discovery) throw NotFound();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for others to find it half done
   CHECK_EQUAL(add_unusable("fl:1 (reference): the certificate is missing"), 1);
   add_device(vendor, 1, "memory=64M");
 }
@@ -180,6 +182,8 @@ void check_fork_amid_allocations() {
       }
     });
   }
+  Event* event = new Event(d, false);
+  event->record(d.streams().standard());
   Block* mine = d.pool().allocate(128, d.streams().standard());
   Block* used = d.pool().allocate(128, d.streams().standard());
   d.pool().record_stream(used, d.streams().create(0));
@@ -187,6 +191,7 @@ void check_fork_amid_allocations() {
     in_child([&] {
       d.pool().release(mine);
       d.pool().release(used);
+      delete event;
       raised(ErrorClass::kRuntime, [&] { d.pool().empty_cache(); });
       raised(ErrorClass::kRuntime, [] { device_count(); });
     });
@@ -195,6 +200,7 @@ void check_fork_amid_allocations() {
   for (std::thread& thread : threads) thread.join();
   d.pool().release(mine);
   d.pool().release(used);
+  delete event;
 }
 
 }  // namespace

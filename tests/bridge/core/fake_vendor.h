@@ -87,6 +87,8 @@ inline fl_status stream_create(fl_device, const fl_stream_create_args*, fl_strea
   *out = &streams.back();
   return FL_OK;
 }
+inline fl_status stream_destroy(fl_stream, fl_error*) { return FL_OK; }
+inline fl_status event_destroy(fl_event, fl_error*) { return FL_OK; }
 inline fl_status stream_query(fl_stream stream, fl_error* err) {
   return say(stream->failure != FL_OK ? stream->failure : stream->pending ? FL_NOT_READY : FL_OK, err);
 }
@@ -134,12 +136,12 @@ inline const fl_plugin* plugin() {
   static fl_plugin root{};
   device.known = {sizeof device, FL_KIND_DEVICE_API, count, open, close, info, device_sync};
   memory = {sizeof memory, FL_KIND_MEMORY_API, alloc, free, mem_info, nullptr, nullptr};
-  stream = {sizeof stream, FL_KIND_STREAM_API, stream_create, nullptr, stream_query, stream_sync, nullptr, nullptr};
+  stream = {sizeof stream, FL_KIND_STREAM_API, stream_create, stream_destroy, stream_query, stream_sync, nullptr, nullptr};
   // Too short for what it says at its end, which must not be read.
   event = {FL_SIZE_V1_0_EVENT_API - 8,
            FL_KIND_EVENT_API,
            event_create,
-           nullptr,
+           event_destroy,
            event_record,
            event_query,
            event_sync,

@@ -89,21 +89,26 @@ void check_reuse(Device& device) {
   Block* small = pool.allocate(1000, stream);
   uint64_t place = small->offset;
   pool.release(small);
+  for (int i = 0; i < 2; i++) {
+    Block* elsewhere = pool.allocate(1000, other);  // never a block of another stream, known to the pool or not
+    CHECK(elsewhere->base != small->base && elsewhere->stream == &other);
+    pool.release(elsewhere);
+  }
   Block* again = pool.allocate(1001, stream);  // of the same class
   CHECK_EQUAL(again->offset, place);
-  Block* elsewhere = pool.allocate(1000, other);  // never a block of another stream
-  CHECK(elsewhere->base != again->base);
   pool.release(again);
-  pool.release(elsewhere);
+  pool.empty_cache();
 
   // Small blocks in all sizes, released, are one piece again when one of another size needs them.
   std::vector<Block*> blocks;
-  for (int i = 0; i < 100; i++) blocks.push_back(pool.allocate(100 * (i + 1), stream));
+  while (pool.stats().segments < 2) blocks.push_back(pool.allocate(20000 + 100 * blocks.size(), stream));
   uint64_t reserved = pool.stats().reserved_bytes;
+  CHECK_EQUAL(reserved, 4 * kMiB);
   for (Block* block : blocks) pool.release(block);
-  Block* big = pool.allocate(kMiB, stream);
+  blocks.clear();
+  for (int i = 0; i < 3; i++) blocks.push_back(pool.allocate(kMiB, stream));  // the first cuts the second segment
   CHECK_EQUAL(pool.stats().reserved_bytes, reserved);
-  pool.release(big);
+  for (Block* block : blocks) pool.release(block);
 
   // Large ones: the best fit is taken and cut, and joined again. 24 MiB is more than any shared segment.
   Block* a = pool.allocate(24 * kMiB, stream);

@@ -1,4 +1,7 @@
 // The pool among streams: reuse in stream order, further streams of a block, memory given back only when nobody uses it.
+#include <atomic>
+#include <chrono>
+
 #include "harness.h"
 
 using namespace harness;
@@ -60,9 +63,14 @@ void check_record_stream(Device& reader_device) {
   }
   gate.open();
   reader.synchronize();
+  uint64_t segments = d.pool().stats().segments;
+  while (d.pool().stats().segments == segments) {  // it is looked for, but the second stream is not done
+    blocks.push_back(d.pool().allocate(kBytes, owner));
+    CHECK(blocks.back()->address != place);
+  }
+  CHECK_EQUAL(d.pool().stats().waiting_blocks, 1u);
   for (Block* other : blocks) d.pool().release(other);
   blocks.clear();
-  CHECK_EQUAL(d.pool().stats().waiting_blocks, 1u);  // for the second stream
   second_gate.open();
   second.synchronize();
 
@@ -194,6 +202,57 @@ void check_out_of_memory_waits_for_readers() {
   d.pool().empty_cache();
 }
 
+// The same where only a part of the segment is free then.
+void check_out_of_memory_uses_parts() {
+  Device& d = device(0);
+  Stream& owner = d.streams().create(0);
+  Stream& reader = d.streams().create(0);
+  d.pool().release(d.pool().allocate(100 << 20, owner));
+  Block* kept = d.pool().allocate(50 << 20, owner);
+  Block* read = d.pool().allocate(50 << 20, owner);
+  delay_next(reader, 60'000'000);
+  fill(reader, *read, 3);
+  d.pool().record_stream(read, reader);
+  d.pool().release(read);
+  Block* again = d.pool().allocate(50 << 20, owner);
+  CHECK(reader.query() && again->base == kept->base);
+  d.pool().release(again);
+  d.pool().release(kept);
+  d.pool().empty_cache();
+}
+
+// Two threads at once: the second sees what the first one frees, and does not take memory that is waited for as lost.
+void check_flushes_take_turns() {
+  Device& d = device(0);
+  Stream& owner = d.streams().create(0);
+  Stream& reader = d.streams().create(0);
+  static std::atomic<int> polite{0};
+  blocking = [](void (*wait)(void*), void* argument) {
+    polite += 1;
+    wait(argument);
+  };
+  for (int round = 0; round < 3; round++) {
+    Block* block = d.pool().allocate(100 << 20, owner);
+    Gate gate;
+    gate.close_on(reader);
+    d.pool().record_stream(block, reader);
+    d.pool().release(block);
+    std::thread first([&] { d.pool().empty_cache(); });
+    std::thread opener([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      gate.open();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for the first to be in the midst of it
+    block = d.pool().allocate(100 << 20, owner);
+    first.join();
+    opener.join();
+    d.pool().release(block);
+    d.pool().empty_cache();
+  }
+  CHECK(polite > 0);
+  blocking = nullptr;
+}
+
 // Blocks of a stream that has failed are used on by its successor, and those it was to read are free.
 void check_failed_streams() {
   Device& d = device(0);
@@ -239,6 +298,8 @@ int main(int argc, char** argv) {
   check_empty_cache_waits();
   check_empty_cache_interrupted();
   check_out_of_memory_waits_for_readers();
+  check_out_of_memory_uses_parts();
+  check_flushes_take_turns();
   check_failed_streams();
   return 0;
 }

@@ -50,6 +50,31 @@ void check_current() {
   set_current_device(0);
 }
 
+// Threads that ask at once for what nobody has asked for before.
+void check_first_use() {
+  std::vector<std::thread> threads;
+  std::atomic<int> ready{0};
+  std::mutex mutex;
+  std::set<Stream*> standard, pooled;
+  for (int t = 0; t < 8; t++) {
+    threads.emplace_back([&] {
+      ready += 1;
+      while (ready < 8) std::this_thread::yield();
+      Stream& first = device(0).streams().standard();
+      std::vector<Stream*> mine;
+      for (int i = 0; i < 20; i++) mine.push_back(&device(0).streams().from_pool(0));
+      std::lock_guard<std::mutex> lock(mutex);
+      standard.insert(&first);
+      pooled.insert(mine.begin(), mine.end());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQUAL(standard.size(), size_t(1));
+  CHECK_EQUAL(pooled.size(), static_cast<size_t>(StreamSet::kPooled));
+  CHECK_EQUAL(device(0).streams().all().size(), static_cast<size_t>(StreamSet::kPooled) + 1);
+  CHECK_EQUAL((*standard.begin())->id, 0);
+}
+
 void check_stream_set() {
   StreamSet& streams = device(0).streams();
   CHECK_EQUAL(streams.standard().id, 0);
@@ -270,6 +295,12 @@ void check_failures(Device& device) {
   device.pool().release(block);
   expect_works(stream);
 
+  // A stream that works is never replaced: its work would lose its order.
+  fl_stream working = stream.handle();
+  CHECK(!stream.renew());
+  raised(ErrorClass::kRuntime, [&] { check(FL_ASYNC_FAILURE, error, stream, "a submit to the handle before"); });
+  CHECK(stream.handle() == working);
+
   // drain() takes nothing away from whoever asks.
   poison(stream);
   stream.drain();
@@ -353,6 +384,7 @@ int main(int argc, char** argv) {
   CHECK(argc == 3);
   alarm(300);
   add_reference_devices(argv + 1);
+  check_first_use();
   check_current();
   check_stream_set();
   check_waits();

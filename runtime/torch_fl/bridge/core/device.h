@@ -82,8 +82,8 @@ void set_discovery(void (*discover)());
 // vendor's tables (kernels apart) is refused so, too.
 void ensure_discovered();
 
-// Runs wait(argument), which may take long. The bridge lets go of the GIL meanwhile if the thread has it, so that a
-// discovery hook in Python can end. Set once; null: called directly.
+// Runs wait(argument), which may take long, and may throw what check_signals throws. The bridge lets go of the GIL meanwhile if the thread has it, so that a
+// discovery hook in Python, or a vendor's log message, can be seen through by whoever is waited for. Set once; null: called directly.
 extern void (*blocking)(void (*wait)(void*), void* argument);
 
 int device_count();             // of places in the list, usable or not, after discovery

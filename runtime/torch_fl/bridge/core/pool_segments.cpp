@@ -132,13 +132,22 @@ Segment* PoolState::detach_free_segments_locked() noexcept {
   return detached;
 }
 
-// One flush at a time, so that each finds all there is. A thread that waits for its turn can be interrupted.
-std::unique_lock<std::mutex> PoolState::flush_turn() {
-  std::unique_lock<std::mutex> turn(flush_mutex, std::try_to_lock);
-  while (!turn.owns_lock()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (check_signals != nullptr) check_signals();
-    turn.try_lock();
+// One flush at a time, so that each finds all there is.
+std::unique_lock<std::mutex> PoolState::wait_for_turn() {
+  std::unique_lock<std::mutex> turn(turn_mutex, std::try_to_lock);
+  if (turn.owns_lock()) return turn;
+  // By looking again and again, so that it can be interrupted.
+  auto wait = [](void* argument) {
+    auto& taken = *static_cast<std::unique_lock<std::mutex>*>(argument);
+    while (!taken.try_lock()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (check_signals != nullptr) check_signals();
+    }
+  };
+  if (blocking != nullptr) {
+    blocking(wait, &turn);
+  } else {
+    wait(&turn);
   }
   return turn;
 }
@@ -146,8 +155,8 @@ std::unique_lock<std::mutex> PoolState::flush_turn() {
 // Gives every wholly free segment back. Whoever released its blocks has only submitted the work that uses them, so its
 // stream is waited for first.
 void PoolState::flush() {
-  std::unique_lock<std::mutex> turn = flush_turn();
-  wait_for_uses();
+  std::unique_lock<std::mutex> turn = wait_for_turn();
+  wait_for_uses_in_turn();
   Segment* detached = nullptr;
   {
     SpinGuard guard(lock);

@@ -100,7 +100,7 @@ struct PoolState {
   Node* grow(const Request& request);
   fl_status add_segment(uint64_t bytes, const Request& request, VendorError& error, Node** out);
   void flush();
-  std::unique_lock<std::mutex> flush_turn();
+  std::unique_lock<std::mutex> wait_for_turn();
   Segment* detach_free_segments_locked() noexcept;
   void attach_locked(Segment* segment) noexcept;
   void give_back(Segment* segment) noexcept;
@@ -109,7 +109,8 @@ struct PoolState {
   void add_use(Node* node, Stream& stream);
   void release_used(Node* node) noexcept;
   bool reclaim_completed() noexcept;
-  void wait_for_uses();
+  bool reclaim_in_turn() noexcept;
+  void wait_for_uses_in_turn();
 
   // ---- pool_report.cpp
   PoolStats stats();
@@ -133,8 +134,8 @@ struct PoolState {
   Node* spare_nodes = nullptr;
   std::vector<std::unique_ptr<Node[]>> node_chunks;
 
-  std::mutex flush_mutex;  // before uses_mutex
-  std::mutex uses_mutex;   // before `lock`
+  std::mutex turn_mutex;  // of who reclaims blocks and flushes; held for long, and for calls of the vendor
+  std::mutex uses_mutex;  // guards what follows and what blocks know of their uses; taken before `lock`
   Uses* waiting = nullptr;
   std::atomic<uint64_t> waiting_blocks{0};
 };

@@ -76,12 +76,46 @@ void PoolState::release_used(Node* released) noexcept {
   waiting_blocks.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Frees the blocks whose further streams have done with them; whether there were any. Waits for nothing.
+// Frees the blocks whose further streams have done with them; whether there were any. Waits for nothing: whoever has
+// the turn sees to them.
 bool PoolState::reclaim_completed() noexcept {
   if (waiting_blocks.load(std::memory_order_relaxed) == 0) return false;
+  std::unique_lock<std::mutex> turn(turn_mutex, std::try_to_lock);
+  return turn.owns_lock() && reclaim_in_turn();
+}
+
+namespace {
+
+// The waiting blocks, for as long as one thread looks after their events: what is left of them goes back.
+class Taken {
+ public:
+  explicit Taken(PoolState& pool) : pool_(pool) {
+    std::lock_guard<std::mutex> guard(pool_.uses_mutex);
+    std::swap(first, pool_.waiting);
+  }
+  ~Taken() {
+    if (first == nullptr) return;
+    Uses* last = first;
+    while (last->next != nullptr) last = last->next;
+    std::lock_guard<std::mutex> guard(pool_.uses_mutex);
+    last->next = pool_.waiting;
+    pool_.waiting = first;
+  }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+
+  Uses* first = nullptr;
+
+ private:
+  PoolState& pool_;
+};
+
+}  // namespace
+
+bool PoolState::reclaim_in_turn() noexcept {
   bool any = false;
-  std::lock_guard<std::mutex> guard(uses_mutex);
-  for (Uses** link = &waiting; *link != nullptr;) {
+  Taken taken(*this);
+  for (Uses** link = &taken.first; *link != nullptr;) {
     Uses* uses = *link;
     while (!uses->pending.empty() && completed(uses->pending.back())) {
       Uses::Pending done = uses->pending.back();
@@ -103,33 +137,17 @@ bool PoolState::reclaim_completed() noexcept {
   return any;
 }
 
-// Waits until every block that is waiting at the call is free. One thread at a time.
-void PoolState::wait_for_uses() {
-  Uses* mine = nullptr;  // while it waits nobody else may recycle the events
+// Waits until every block that is waiting at the call is free.
+void PoolState::wait_for_uses_in_turn() {
   {
-    std::lock_guard<std::mutex> guard(uses_mutex);
-    std::swap(mine, waiting);
-  }
-  auto hand_back = [&] {
-    std::lock_guard<std::mutex> guard(uses_mutex);
-    while (Uses* uses = mine) {
-      mine = uses->next;
-      uses->next = waiting;
-      waiting = uses;
-    }
-  };
-  try {
-    for (Uses* uses = mine; uses != nullptr; uses = uses->next) {
+    Taken taken(*this);
+    for (Uses* uses = taken.first; uses != nullptr; uses = uses->next) {
       for (const Uses::Pending& one : uses->pending) {
         wait_in_slices([&](uint64_t slice) { return one.device->vendor.event.sync(one.event, slice, nullptr); });
       }
     }
-  } catch (...) {
-    hand_back();
-    throw;
   }
-  hand_back();
-  reclaim_completed();
+  reclaim_in_turn();
 }
 
 }  // namespace torch_fl

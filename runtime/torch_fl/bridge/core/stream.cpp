@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "event_pool.h"
 #include "fork.h"
@@ -12,25 +13,36 @@ void (*check_signals)() = nullptr;
 
 namespace {
 
-fl_stream create_vendor_stream(const Device& device, int32_t priority, VendorError& error, fl_status* out_status) {
+fl_status create_stream(const Device& device, int32_t priority, fl_stream* out, VendorError& error) {
   fl_stream_create_args args = {sizeof args, FL_KIND_STREAM_CREATE_ARGS, nullptr, priority, 0};
-  fl_stream stream = nullptr;
-  *out_status = device.vendor.stream.create(device.handle, &args, &stream, error.out());
-  return stream;
+  return device.vendor.stream.create(device.handle, &args, out, error.out());
 }
 
-fl_stream create_or_raise(const Device& device, int32_t priority) {
-  VendorError error;
-  fl_status status = FL_OK;
-  fl_stream stream = create_vendor_stream(device, priority, error, &status);
-  check(status, error, device, [&] { return "stream_create with priority " + std::to_string(priority); });
-  return stream;
-}
+// A stream of the vendor that is destroyed again unless it is kept: of two threads that make one, one may be too late.
+class Made {
+ public:
+  Made(const Device& device, int32_t priority) : device_(device) {
+    refuse_forked();
+    VendorError error;
+    fl_status status = create_stream(device, priority, &stream_, error);
+    check(status, error, device, [&] { return "stream_create with priority " + std::to_string(priority); });
+  }
+  ~Made() {
+    if (stream_ != nullptr) device_.vendor.stream.destroy(stream_, nullptr);
+  }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+  fl_stream keep() { return std::exchange(stream_, nullptr); }
+
+ private:
+  const Device& device_;
+  fl_stream stream_ = nullptr;
+};
 
 }  // namespace
 
-Stream::Stream(Device& device_, int64_t id_, int32_t priority_)
-    : device(device_), id(id_), priority(priority_), handle_(create_or_raise(device_, priority_)) {}
+Stream::Stream(Device& device_, int64_t id_, int32_t priority_, fl_stream handle)
+    : device(device_), id(id_), priority(priority_), handle_(handle) {}
 
 bool Stream::query() {
   VendorError error;
@@ -80,7 +92,6 @@ void Stream::drain() {
 
 bool Stream::renew() noexcept {
   if (forked()) return false;
-  std::lock_guard<std::mutex> lock(renewing_);
   const fl_stream_api& api = device.vendor.stream;
   fl_stream failed = handle();
   if (api.query(failed, nullptr) != FL_ASYNC_FAILURE) return false;
@@ -88,51 +99,58 @@ bool Stream::renew() noexcept {
   // tasks still run is no hazard to it; seeing them out keeps their order where that does not take for ever.
   api.sync(failed, 1'000'000'000, nullptr);
   VendorError error;
-  fl_status status = FL_OK;
-  fl_stream fresh = create_vendor_stream(device, priority, error, &status);
-  if (status != FL_OK) return false;
-  handle_.store(fresh, std::memory_order_release);
-  return true;
+  fl_stream fresh = nullptr;
+  if (create_stream(device, priority, &fresh, error) != FL_OK) return false;
+  if (handle_.compare_exchange_strong(failed, fresh, std::memory_order_acq_rel)) return true;
+  api.destroy(fresh, nullptr);  // another thread was here before
+  return false;
 }
 
 StreamSet::StreamSet(Device& device) : device_(device), events_(std::make_unique<EventPool>(device)) {}
 StreamSet::~StreamSet() = default;
 
-Stream& StreamSet::add(int32_t priority) {
+Stream& StreamSet::add_locked(int32_t priority, fl_stream handle) {
   int64_t id = static_cast<int64_t>(streams_.size());
-  streams_.push_back(std::make_unique<Stream>(device_, id, priority));
+  streams_.push_back(std::make_unique<Stream>(device_, id, priority, handle));
   return *streams_.back();
 }
 
 Stream& StreamSet::standard() {
-  Stream* made = standard_.load(std::memory_order_acquire);
-  if (__builtin_expect(made != nullptr, 1)) return *made;
-  refuse_forked();
+  Stream* known = standard_.load(std::memory_order_acquire);
+  if (__builtin_expect(known != nullptr, 1)) return *known;
+  Made made(device_, 0);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (streams_.empty()) add(0);
+  if (streams_.empty()) add_locked(0, made.keep());
   standard_.store(streams_[0].get(), std::memory_order_release);
   return *streams_[0];
 }
 
 Stream& StreamSet::create(int32_t priority) {
   standard();  // which has id 0
-  refuse_forked();
+  Made made(device_, priority);
   std::lock_guard<std::mutex> lock(mutex_);
-  return add(priority);
+  return add_locked(priority, made.keep());
 }
 
 Stream& StreamSet::from_pool(int32_t priority) {
   standard();
   refuse_forked();
   priority = std::clamp(priority, device_.info.priority_greatest, device_.info.priority_least);
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto ring = std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.priority == priority; });
-  if (ring == rings_.end()) ring = rings_.insert(ring, Ring{priority, 0, {}});
-  if (ring->streams.size() < kPooled) {
-    ring->streams.push_back(&add(priority));
-    return *ring->streams.back();
+  auto ring_locked = [&]() -> Ring& {
+    auto ring = std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.priority == priority; });
+    return ring != rings_.end() ? *ring : *rings_.insert(ring, Ring{priority, 0, {}});
+  };
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Ring& ring = ring_locked();
+    if (ring.streams.size() == kPooled) return *ring.streams[ring.next++ % kPooled];
   }
-  return *ring->streams[ring->next++ % kPooled];
+  Made made(device_, priority);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Ring& ring = ring_locked();
+  if (ring.streams.size() == kPooled) return *ring.streams[ring.next++ % kPooled];
+  ring.streams.push_back(&add_locked(priority, made.keep()));
+  return *ring.streams.back();
 }
 
 Stream& StreamSet::by_id(int64_t id) {

@@ -16,7 +16,7 @@ class EventPool;
 // A stream of a device. Never destroyed before the process ends, so that a c10::Stream may hold its id for ever.
 class Stream {
  public:
-  Stream(Device& device, int64_t id, int32_t priority);
+  Stream(Device& device, int64_t id, int32_t priority, fl_stream handle);  // StreamSet makes them
 
   Device& device;
   const int64_t id;  // 0: the device's default stream
@@ -40,7 +40,6 @@ class Stream {
 
  private:
   std::atomic<fl_stream> handle_;
-  std::mutex renewing_;
 };
 
 // The streams of one device. Thread-safe.
@@ -63,7 +62,7 @@ class StreamSet {
   static constexpr int kPooled = 32;
 
  private:
-  Stream& add(int32_t priority);  // mutex_ is held
+  Stream& add_locked(int32_t priority, fl_stream handle);
 
   struct Ring {
     int32_t priority;
@@ -71,7 +70,7 @@ class StreamSet {
     std::vector<Stream*> streams;
   };
   Device& device_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // held for no call of the vendor
   std::atomic<Stream*> standard_{nullptr};
   std::vector<std::unique_ptr<Stream>> streams_;  // index = id
   std::vector<Ring> rings_;                       // one per priority in use
