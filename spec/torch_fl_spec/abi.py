@@ -169,11 +169,12 @@ def flag_names(prefix: str, value: int) -> list[str]:
     return [names.get(1 << bit, hex(1 << bit)) for bit in range(32) if value >> bit & 1]
 
 
+globals().update(CONSTANTS)  # each is an attribute of this module
+
+
 def __getattr__(name: str) -> int:
-    try:
-        return CONSTANTS[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    """Tells type checkers what the constants are; called for names that there are not."""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def stamp(path: Path = HEADER_PATH) -> str:

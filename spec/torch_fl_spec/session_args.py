@@ -10,16 +10,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Protocol
 
 from . import abi
 from .session_memory import POISON, Loan
+from .session_structs import layout_of, pointer_to, read
 
 ffi = abi.ffi
 
 OUT_FILL = 0xA5  # what out parameters hold before the call unless the command says otherwise
 ERROR_CAPACITY = 1024
+
+_ERROR = layout_of("fl_error")
+_WRITTEN = [(_ERROR.fields[name][0], _ERROR.fields[name][2]) for name in ("code", "vendor_code", "length")]
+_UNWRITTEN = {
+    "code": int.from_bytes(bytes((OUT_FILL,)) * 4, "little", signed=True),
+    "vendor_code": int.from_bytes(bytes((OUT_FILL,)) * 8, "little", signed=True),
+    "length": int.from_bytes(bytes((OUT_FILL,)) * 8, "little"),
+}  # what a call may write into an fl_error, as it was before
 
 
 class CommandError(Exception):
@@ -39,20 +47,6 @@ class Names(Protocol):
         """An address in the attached memory."""
 
 
-@cache
-def fields_of(struct: str) -> dict[str, tuple[int, Any, int]]:
-    """Field name -> (offset, ctype, end) of a C struct."""
-    return {
-        name: (field.offset, field.type, field.offset + ffi.sizeof(field.type))
-        for name, field in ffi.typeof(struct).fields
-    }
-
-
-@cache
-def _pointer_to(ctype: Any) -> Any:
-    return ffi.typeof(ffi.getctype(ctype, "*"))
-
-
 def as_float(value: float | str) -> float:
     """JSON numbers, "nan", "inf", "-inf" and C99 hex ("0x1.8p+1")."""
     return float.fromhex(value) if isinstance(value, str) else float(value)
@@ -70,6 +64,10 @@ class Frame:
 
     # -- building ------------------------------------------------------------------------------------
 
+    def _below(self, count: int) -> int:
+        """GREASE's choice among `count` values; 0 where it is off."""
+        return int(self._rng.random() * count) if self._rng is not None else 0
+
     def loan(self, size: int, fill: int = 0, guard: bool = False) -> Loan:
         """Memory for this call."""
         added = Loan(size, fill, guard)
@@ -78,7 +76,7 @@ class Frame:
 
     def convert(self, arg: Any, ctype: Any) -> Any:
         """A C value of `ctype` for one ARG; pointers point into this frame's loans."""
-        if not isinstance(arg, Mapping):
+        if not isinstance(arg, dict):
             if ctype.kind in ("pointer", "function"):
                 return ffi.cast(ctype, arg or 0)
             if arg is None:
@@ -126,6 +124,12 @@ class Frame:
         ctype = ffi.typeof(ctype_name)
         width = ffi.sizeof(ctype)
         loan = self.loan(max(len(items), 1) * width)
+        if ctype.kind == "primitive" and all(type(item) is int for item in items):
+            try:
+                ffi.cast(pointer_to(ctype), loan.pointer)[0 : len(items)] = items
+            except OverflowError as error:
+                raise CommandError(f"{items!r} does not fit {ctype_name}: {error}") from None
+            return loan.pointer
         for position, item in enumerate(items):
             if ctype.kind in ("struct", "union") and isinstance(item, Mapping) and "struct" in item:
                 item = item.get("fields", {})
@@ -134,23 +138,42 @@ class Frame:
 
     def write(self, address: Any, ctype: Any, arg: Any) -> None:
         """Store one value of any kind at `address` (char*)."""
-        if ctype.kind == "struct":
-            fields = fields_of(ctype.cname)
-            for name, value in arg.items():
-                offset, field_type, _ = fields[name]
-                self.write(address + offset, field_type, value)
-        elif ctype.kind == "union":
-            ((member, value),) = arg.items()
-            _, member_type, _ = fields_of(ctype.cname)[member]
-            self.write(address, member_type, value)
+        if ctype.kind in ("struct", "union"):
+            self._fill(ctype.cname, address, arg, ffi.sizeof(ctype))
         elif ctype.kind == "array":
             for position, value in enumerate(arg):
                 self.write(address + position * ffi.sizeof(ctype.item), ctype.item, value)
         else:
             try:
-                ffi.cast(_pointer_to(ctype), address)[0] = self.convert(arg, ctype)
+                ffi.cast(pointer_to(ctype), address)[0] = self.convert(arg, ctype)
             except (OverflowError, TypeError) as error:
                 raise CommandError(f"{arg!r} does not fit {ctype.cname}: {error}") from None
+
+    def _fill(self, name: str, address: Any, values: Mapping[str, Any], size: int) -> None:
+        """Store the fields of a struct, or the member of a union, that end within `size` bytes; the rest is 0."""
+        layout = layout_of(name)
+        packed = layout.packed(values) if size >= layout.size else None
+        if packed is not None:
+            ffi.memmove(address, packed, layout.size)
+            return
+        target = ffi.cast(layout.pointer, address)
+        for field, value in values.items():
+            if field not in layout.fields:
+                raise CommandError(f"{name} has no field {field!r}")
+            offset, ctype, end = layout.fields[field]
+            if end > size:
+                continue
+            if type(value) is not int:
+                self.write(address + offset, ctype, value)
+            elif field in layout.numbers:
+                try:
+                    setattr(target, field, value)
+                except OverflowError as error:
+                    raise CommandError(f"{value!r} does not fit {ctype.cname}: {error}") from None
+            elif field in layout.addresses:
+                setattr(target, field, ffi.cast(ctype, value))
+            else:
+                self.write(address + offset, ctype, value)
 
     def struct(
         self,
@@ -168,44 +191,39 @@ class Frame:
         size: the struct_size to claim, which is also the number of bytes that exist before the sentinels
         (or the guard page). chain: extension nodes; None leaves them to GREASE.
         """
-        layout, known = fields_of(name), ffi.sizeof(name)
-        grows = "struct_size" in layout
+        layout = layout_of(name)
+        known, grows = layout.size, "struct_size" in layout.fields
         if size is None:
             size = known
             # Tensors keep their size: what lies behind them is poison of the loan's own margin.
-            if self._rng is not None and "next" in layout:
-                size += 8 * self._rng.randrange(9)
+            if "next" in layout.fields:
+                size += 8 * self._below(9)
         loan = self.loan(max(size, 8) if grows else known, tail, guard)
-        ffi.buffer(loan.pointer, min(known, loan.size))[:] = bytes(min(known, loan.size))
+        if tail:
+            ffi.memmove(loan.pointer, bytes(min(known, loan.size)), min(known, loan.size))
         values: dict[str, Any] = {}
         if grows:
-            values = {"struct_size": size, "kind": abi.kind_of(name) if kind is None else kind}
-        if "next" in layout and "next" not in fields:
+            values = {"struct_size": size, "kind": layout.kind if kind is None else kind}
+        if "next" in layout.fields and "next" not in fields:
             values["next"] = self._chain(chain)
-        for field, value in {**values, **fields}.items():
-            if field not in layout:
-                raise CommandError(f"{name} has no field {field!r}")
-            offset, ctype, end = layout[field]
-            if end <= loan.size:
-                self.write(loan.pointer + offset, ctype, value)
+        self._fill(name, loan.pointer, {**values, **fields}, loan.size)
         return loan.pointer
 
     def _chain(self, nodes: list[dict[str, Any]] | None) -> int:
         """Address of the first extension node, 0 for none."""
         if nodes is None:
-            count = self._rng.choice((0, 0, 1, 2)) if self._rng is not None else 0
+            count = (0, 0, 1, 2)[self._below(4)]
             nodes = [{"grease": True}] * count
         first = 0
         for node in reversed(nodes):
             kind = node.get("kind")
             if kind is None:
-                assert self._rng is not None
-                kind = abi.FL_KIND_EXT_NODE_FIRST + 512 + self._rng.randrange(1 << 16)
-            size = node.get("size", 24 + (8 * self._rng.randrange(4) if self._rng is not None else 0))
+                kind = abi.FL_KIND_EXT_NODE_FIRST + 512 + self._below(1 << 16)
+            size = node.get("size", 24 + 8 * self._below(4))
             loan = self.loan(max(size, 24), POISON)
             flags = node.get("flags", 0) | (abi.FL_EXT_REQUIRED if node.get("required") else 0)
             head = {"struct_size": size, "kind": kind, "flags": flags, "pad": node.get("pad", 0), "next": first}
-            self.write(loan.pointer, ffi.typeof("fl_ext"), head)
+            self._fill("fl_ext", loan.pointer, head, loan.size)
             first = int(ffi.cast("uintptr_t", loan.pointer))
         return first
 
@@ -215,13 +233,12 @@ class Frame:
         size = ffi.sizeof(ctype)
         struct = ctype.kind == "struct"
         if struct:
-            grease = 8 * self._rng.randrange(5) if self._rng is not None else 0
-            size = arg.get("size", size + grease)
+            size = arg.get("size", size + 8 * self._below(5))
         loan = self.loan(max(size, 8) if struct else size, arg.get("fill", OUT_FILL), arg.get("guard", False))
         if struct:
             head = ffi.cast("uint32_t*", loan.pointer)
             head[0] = size
-            head[1] = arg["kind"] if "kind" in arg else abi.kind_of(ctype.cname) or 0
+            head[1] = arg["kind"] if "kind" in arg else layout_of(ctype.cname).kind or 0
         loan.writable = [(8 if struct else 0, size)]
         self.outs.append((loan, ctype, size, arg.get("save")))
         return loan.pointer
@@ -233,24 +250,18 @@ class Frame:
         capacity = spec.get("capacity", ERROR_CAPACITY)
         message = Loan(capacity, OUT_FILL, spec.get("guard", False))
         message.writable = [(0, capacity)]
-        known = ffi.sizeof("fl_error")
-        size = spec.get("size", known + (8 * self._rng.randrange(5) if self._rng is not None else 0))
+        size = spec.get("size", _ERROR.size + 8 * self._below(5))
         error = Loan(max(size, 8), OUT_FILL, spec.get("guard", False))
-        layout = fields_of("fl_error")
         values = {
             "struct_size": size,
             "kind": spec.get("kind", abi.FL_KIND_ERROR),
             "pad": 0,
             "message": int(ffi.cast("uintptr_t", message.pointer)) if capacity else 0,
             "capacity": capacity,
+            **_UNWRITTEN,
         }
-        for name, value in values.items():
-            offset, ctype, end = layout[name]
-            if end <= error.size:
-                self.write(error.pointer + offset, ctype, value)
-        error.writable = [
-            (layout[name][0], layout[name][2]) for name in ("code", "vendor_code", "length") if layout[name][2] <= size
-        ]
+        self._fill("fl_error", error.pointer, values, error.size)
+        error.writable = [(offset, end) for offset, end in _WRITTEN if end <= size]
         self._error = (error, message)
         return ffi.cast("fl_error*", error.pointer)
 
@@ -328,24 +339,3 @@ def _is_utf8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def read(address: Any, ctype: Any, size: int, strings: bool) -> Any:
-    """The value at `address`: numbers and pointers as int, structs as dict (fields within size).
-
-    strings: follow char* and return text.
-    """
-    if ctype.kind == "struct":
-        return {
-            name: read(address + offset, field_type, field_end - offset, strings)
-            for name, (offset, field_type, field_end) in fields_of(ctype.cname).items()
-            if field_end <= size
-        }
-    if ctype.kind == "array":
-        return list(ffi.cast(_pointer_to(ctype), address)[0])
-    value = ffi.cast(_pointer_to(ctype), address)[0]
-    if ctype.kind != "pointer" and ctype.kind != "function":
-        return value
-    if strings and ctype.cname == "char *" and value != ffi.NULL:
-        return ffi.string(value).decode("utf-8", "backslashreplace")
-    return int(ffi.cast("uintptr_t", value))

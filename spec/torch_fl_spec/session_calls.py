@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from . import abi, session_process
@@ -88,7 +89,7 @@ def invoke(
 def internal_error(session: Session) -> Mapping[str, Any] | None:
     """ERR of calls that a command makes by itself: under GREASE one in eight passes NULL."""
     rng = session.crew.rng
-    return None if rng is not None and rng.randrange(8) == 0 else {}
+    return None if rng is not None and rng.random() < 1 / 8 else {}
 
 
 def call_table(session: Session, name: str, args: list[Any], frame: Frame | None = None) -> dict[str, Any]:
@@ -98,11 +99,16 @@ def call_table(session: Session, name: str, args: list[Any], frame: Frame | None
     return invoke(session, frame, name, function, _arguments(session, frame, function, args), internal_error(session))
 
 
+@cache
+def _types_before_err(function: Any) -> tuple[Any, ...]:
+    return tuple(function.args[:-1])
+
+
 def _arguments(session: Session, frame: Frame, function: Any, args: list[Any]) -> list[Any]:
-    types = ffi.typeof(function).args[:-1]
+    types = _types_before_err(ffi.typeof(function))
     values: list[Any] = []
     for arg in args:
-        if isinstance(arg, Mapping) and "task" in arg:
+        if isinstance(arg, dict) and "task" in arg:
             values += session.tasks.argument(arg)
         elif isinstance(arg, ffi.CData):
             values.append(arg)

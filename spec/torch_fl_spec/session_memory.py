@@ -8,6 +8,7 @@ the pointer reads nonsense [FL-THREAD-008]. `HostBuffer` is page-mapped host mem
 from __future__ import annotations
 
 import mmap
+from functools import lru_cache
 from typing import Any
 
 from . import abi
@@ -34,7 +35,7 @@ def map_pages(size: int) -> Any:
 class Loan:
     """`size` bytes at `.pointer` (char*, 8-byte aligned unless guarded with an odd size)."""
 
-    __slots__ = ("_before", "_mapped", "_memory", "_whole", "_whole_size", "pointer", "size", "writable")
+    __slots__ = ("_before", "_bytes", "_mapped", "_memory", "_start", "pointer", "size", "writable")
 
     def __init__(self, size: int, fill: int = 0, guard: bool = False) -> None:
         self.size = size
@@ -44,40 +45,38 @@ class Loan:
             self._mapped = body + PAGE
             self._memory = map_pages(self._mapped)
             libc.mprotect(self._memory + body, PAGE, 0)
-            self._whole, self._whole_size = self._memory, body
-            self.pointer = self._memory + body - size
+            whole, whole_size, self._start = self._memory, body, body - size
         else:
-            self._whole_size = _MARGIN + -(-size // 8) * 8 + _MARGIN
-            self._memory = ffi.new("int64_t[]", self._whole_size // 8)
-            self._whole = ffi.cast("char*", self._memory)
-            self.pointer = self._whole + _MARGIN
-        ffi.buffer(self._whole, self._whole_size)[:] = bytes((SENTINEL,)) * self._whole_size
-        ffi.buffer(self.pointer, size)[:] = bytes((fill,)) * size
+            whole_size, self._start = _MARGIN + -(-size // 8) * 8 + _MARGIN, _MARGIN
+            self._memory = ffi.new("int64_t[]", whole_size // 8)
+            whole = ffi.cast("char*", self._memory)
+        self.pointer = whole + self._start
+        self._bytes = ffi.buffer(whole, whole_size)
+        self._bytes[:] = _fresh(whole_size, self._start, size, fill)
         self._before = b""
         #: (first, end) byte ranges within the loan that the call may change.
         self.writable: list[tuple[int, int]] = []
 
     def seal(self) -> None:
         """Remember every byte; the call follows."""
-        self._before = ffi.buffer(self._whole, self._whole_size)[:]
+        self._before = self._bytes[:]
 
     def intact(self) -> bool:
         """True when nothing outside `writable` has changed since `seal`."""
-        now = ffi.buffer(self._whole, self._whole_size)[:]
+        now = self._bytes[:]
         if now == self._before:
             return True
         if not self.writable:
             return False
         masked_now, masked_before = bytearray(now), bytearray(self._before)
-        start = int(self.pointer - self._whole)
         for first, end in self.writable:
-            masked_now[start + first : start + end] = bytes(end - first)
-            masked_before[start + first : start + end] = bytes(end - first)
+            masked_now[self._start + first : self._start + end] = bytes(end - first)
+            masked_before[self._start + first : self._start + end] = bytes(end - first)
         return masked_now == masked_before
 
     def untouched(self) -> bool:
         """True when no byte at all has changed since `seal`."""
-        return bool(ffi.buffer(self._whole, self._whole_size)[:] == self._before)
+        return bool(self._bytes[:] == self._before)
 
     def release(self) -> None:
         """Poison, then give the memory back."""
@@ -85,7 +84,18 @@ class Loan:
             libc.munmap(self._memory, self._mapped)
             self._mapped = 0
         else:
-            ffi.buffer(self._whole, self._whole_size)[:] = bytes((POISON,)) * self._whole_size
+            self._bytes[:] = _poison(len(self._bytes))
+
+
+@lru_cache(1024)  # calls repeat a few sizes, and a buffer is filled fastest from ready bytes
+def _fresh(whole: int, start: int, size: int, fill: int) -> bytes:
+    """A loan's bytes between its sentinels, before anything is written into it."""
+    return b"".join((bytes((SENTINEL,)) * start, bytes((fill,)) * size, bytes((SENTINEL,)) * (whole - start - size)))
+
+
+@lru_cache(256)
+def _poison(size: int) -> bytes:
+    return bytes((POISON,)) * size
 
 
 class HostBuffer:

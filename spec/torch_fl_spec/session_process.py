@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import abi, helper
 from .loader import EXTENSION_STRUCTS
-from .session_args import CommandError, fields_of
+from .session_args import CommandError
+from .session_structs import layout_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,7 +26,7 @@ def process_state() -> dict[str, int]:
     """Digests of what a plugin must leave as it is; see flh_state."""
     out = ffi.new("flh_state*")
     helper.load().flh_process_state(out)
-    return {name: int(getattr(out, name)) for name in fields_of("flh_state")}
+    return {name: int(getattr(out, name)) for name in layout_of("flh_state").fields}
 
 
 class Watch:
