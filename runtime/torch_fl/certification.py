@@ -51,8 +51,11 @@ class Certification:
         return "built here, not certified" if self.state == "built here" else self.state
 
 
-def look_up(sha256: str, folder: Path, *, built_here: bool, now: datetime | None = None) -> Certification:
-    """The certification of the plugin with these bytes by the registry in a folder. now: aware, default this moment."""
+def look_up(sha256: str, folder: Path, *, vendor: str, built_here: bool, now: datetime | None = None) -> Certification:
+    """The certification of a plugin by the registry in a folder.
+
+    sha256: of its bytes. vendor: the name that it gives itself. now: aware, default this moment.
+    """
     if not (folder / "policy.json").is_file():
         return Certification("unknown", f"{folder} is no registry: it has no policy.json")
     if not (folder / "entries" / f"{sha256}.json").is_file():
@@ -67,6 +70,8 @@ def look_up(sha256: str, folder: Path, *, built_here: bool, now: datetime | None
         entry = next((entry for entry in registry.entries() if entry.plugin == sha256), None)
         if entry is None:
             return Certification("invalid", f"the entry for sha256 {sha256} is not in the index of registry {folder}")
+        if entry.vendor != vendor:  # each key of a registry speaks for one vendor
+            return Certification("invalid", f"the entry is of vendor {entry.vendor}, the plugin calls itself {vendor}")
         decision = registry.verify_entry(entry)
     except (NotARegistry, BadKey, OSError) as error:
         return Certification("unknown", str(error))

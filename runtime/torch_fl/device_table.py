@@ -17,9 +17,11 @@ def of_devices(devices: DeviceList) -> str:
     """A table, and below it why some of the devices cannot be used; where there is none, what became of each vendor."""
     if not devices:
         return f"no devices\n{of_probes(devices.probes)}"
-    refusals = [
-        f"fl:{device.index} cannot be used: {printable(device.refusal)}" for device in devices if device.refusal
-    ]
+    refused: dict[str, list[str]] = {}
+    for device in devices:
+        if device.refusal is not None:
+            refused.setdefault(device.refusal, []).append(f"fl:{device.index}")
+    refusals = [f"{', '.join(names)} cannot be used: {printable(reason)}" for reason, names in refused.items()]
     # A line of its own before the table: whoever prints the list behind a word of his own keeps the columns straight.
     count = "1 device" if len(devices) == 1 else f"{len(devices)} devices"
     return "\n".join([count, _aligned([_HEADINGS, *map(_row, devices)]), *refusals])

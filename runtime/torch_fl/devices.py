@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import cast
@@ -77,8 +78,16 @@ def _discover() -> None:
         discovery.complaints.append(complaint)
     for text in discovery.complaints:
         _log.warning("%s", text)
-        warnings.warn(text, DeviceWarning, stacklevel=2)
+        warnings.warn(text, DeviceWarning, stacklevel=_level_of_caller())
     _found = _Discovered(tuple(discovery.places), ProbeReport(discovery.probes))
+
+
+def _level_of_caller() -> int:
+    """How many frames up from here's caller the code stands that first used a device."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "torch_fl":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _record(place: Place, bridge: Bridge) -> DeviceRecord:

@@ -61,7 +61,7 @@ class PluginFile:
         """Looked up when first asked for."""
         if self.doubt is not None:
             return Certification("unknown", self.doubt)
-        return look_up(self.sha256, self.registry, built_here=self.built_here)
+        return look_up(self.sha256, self.registry, vendor=self.vendor, built_here=self.built_here)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def entered(_entered: tuple[Path, str], tmp_path: Path) -> tuple[Registry, str]:
 
 def of(entered: tuple[Registry, str], now: datetime | None = None) -> Certification:
     registry, digest = entered
-    return look_up(digest, registry.folder, built_here=False, now=now)
+    return look_up(digest, registry.folder, vendor="acme", built_here=False, now=now)
 
 
 def test_an_entry_about_these_bytes_certifies_them(entered: tuple[Registry, str]) -> None:
@@ -54,12 +54,12 @@ def test_an_entry_about_these_bytes_certifies_them(entered: tuple[Registry, str]
 
 
 def test_a_library_built_here_can_be_the_certified_one(entered: tuple[Registry, str]) -> None:
-    assert look_up(entered[1], entered[0].folder, built_here=True).valid
+    assert look_up(entered[1], entered[0].folder, vendor="acme", built_here=True).valid
 
 
 @pytest.mark.parametrize(("built_here", "state"), [(False, "not certified"), (True, "built here")])
 def test_other_bytes_have_no_certificate(entered: tuple[Registry, str], built_here: bool, state: str) -> None:
-    found = look_up("0" * 64, entered[0].folder, built_here=built_here)
+    found = look_up("0" * 64, entered[0].folder, vendor="acme", built_here=built_here)
     assert (found.state, found.valid) == (state, False)
     assert found.reason == f"no entry for sha256 {'0' * 64} in registry {entered[0].folder}"
 
@@ -75,6 +75,11 @@ def test_the_entry_is_not_believed_under_another_name(entered: tuple[Registry, s
     found = of((registry, other))
     assert (found.state, found.valid) == ("invalid", False)
     assert "index: the index line does not say what the envelope says" in found.reason
+
+
+def test_an_entry_speaks_for_one_vendor(entered: tuple[Registry, str]) -> None:
+    found = look_up(entered[1], entered[0].folder, vendor="zeta", built_here=False)
+    assert (found.state, found.reason) == ("invalid", "the entry is of vendor acme, the plugin calls itself zeta")
 
 
 def test_it_ends(entered: tuple[Registry, str]) -> None:
@@ -183,19 +188,19 @@ def test_a_damaged_registry_is_no_certificate(entered: tuple[Registry, str], dam
 
 
 def test_a_folder_that_is_no_registry(tmp_path: Path) -> None:
-    found = look_up("0" * 64, tmp_path, built_here=True)
+    found = look_up("0" * 64, tmp_path, vendor="acme", built_here=True)
     assert (found.state, found.reason) == ("unknown", f"{tmp_path} is no registry: it has no policy.json")
 
 
 def test_the_snapshot_is_a_registry_that_holds() -> None:
     snapshot = Registry(certification.SNAPSHOT)
     assert not any(snapshot.verify().values())
-    assert look_up("0" * 64, certification.SNAPSHOT, built_here=False).state == "not certified"
+    assert look_up("0" * 64, certification.SNAPSHOT, vendor="acme", built_here=False).state == "not certified"
 
 
 def test_without_an_entry_nothing_heavy_is_imported() -> None:
     script = (
-        "import sys; from torch_fl.certification import *; look_up('0' * 64, SNAPSHOT, built_here=True);"
+        "import sys; from torch_fl.certification import *; look_up('0' * 64, SNAPSHOT, vendor='a', built_here=True);"
         "print([n for n in ('torch_fl_reports', 'pydantic', 'cryptography') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

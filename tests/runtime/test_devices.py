@@ -529,6 +529,19 @@ def test_the_list_prints_as_a_table(vendors: Vendors, tmp_path: Path) -> None:
     assert {row.index("not certified") for row in rows[:2]} == {headings.index("certification")}
 
 
+def test_the_same_reason_is_printed_once(vendors: Vendors, tmp_path: Path) -> None:
+    vendors.kit("acme", DEVICES=3, INFO="alloc_align=48")
+    vendors.install("acme")
+    with pytest.warns(DeviceWarning) as warned:
+        text = str(list_devices())
+    assert text.splitlines()[5:] == [
+        "fl:0, fl:1, fl:2 cannot be used: FL-MEM-003: alloc_align is 48, no power of two from 64 to 65536"
+    ]
+    assert len(warned) == 3
+    # Where the user's code stands; here the fake bridge is between it and discovery.
+    assert {Path(warning.filename).name for warning in warned} == {"fake_bridge.py"}
+
+
 def test_what_a_vendor_says_is_text_and_nothing_else(vendors: Vendors) -> None:
     vendors.kit("acme", DEVICES=1, INFO='name="\\033[31mred"')
     vendors.kit("zeta", REFUSES='"\\033[2Jbad"')
