@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from torch_fl import commands, config, devices, discovery, vendor_probe
+from torch_fl import commands, config, devices, discovery, log, vendor_probe
 from torch_fl.config import ConfigError
 from torch_fl.devices import DeviceWarning, list_devices, probe_report
 from torch_fl.dtypes import TORCH_DTYPES
 from torch_fl_spec import abi, loader
 from torch_fl_spec.describe_process import describe
-from torch_fl_spec.kits import resolve
 from torch_fl_spec.registry import load_registry
 
 from tests.spec.plugin_builder import PluginBuilder
@@ -46,6 +45,7 @@ def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBrid
     monkeypatch.setattr(config, "_current", None)
     yield fake
     fake.close()
+    log.configure(config.Logging())
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_warnings_as_errors_leave_no_half_list(vendors: Vendors, bridge: FakeBri
 
 def test_records_of_the_reference(vendors: Vendors) -> None:
     vendors.install("reference")
-    library = resolve("reference").ensure_built()
+    library = vendors.folder / "reference" / "libfl_reference.so"
     described = describe(library)
     found = list_devices()
     assert [device.index for device in found] == [0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from torch_fl_spec import abi, bundled, kits
 
+BUNDLED = {"reference": bundled.reference(), "reference_inline": bundled.reference_inline()}
 HERE = Path(__file__).parent
 _FLAGS = ["-std=gnu11", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 _INCLUDES = [f"-I{abi.INCLUDE_DIR}", f"-I{HERE.parent / 'spec' / 'plugins'}"]
@@ -56,8 +58,23 @@ class Vendors:
 
     def install(self, *names: str) -> None:
         """Announce kits of these names, in this order, and no others; the two bundled ones are known, too."""
-        known = {"reference": bundled.reference(), "reference_inline": bundled.reference_inline()}
-        self.announce(*(Point(name, known.get(name, self.folder / name)) for name in names))
+        for name in names:
+            if name in BUNDLED and not (self.folder / name).exists():
+                self._copy(BUNDLED[name])
+        self.announce(*(Point(name, self.folder / name) for name in names))
+
+    def _copy(self, original: Path) -> None:
+        """A kit like a bundled one around a copy of its library.
+
+        Another file is another plugin, with devices of its own that nobody in this process has opened.
+        """
+        kit = kits.read(original)
+        folder = self.folder / kit.name
+        folder.mkdir()
+        (folder / "vendor.toml").write_text(
+            f'name = "{kit.name}"\nlibrary = "{kit.library.name}"\nbuild = ["true"]\nsources = ["vendor.toml"]\n'
+        )
+        shutil.copy(kit.ensure_built(), folder)
 
     def announce(self, *points: Point) -> None:
         """The same with entry points of any kind."""
