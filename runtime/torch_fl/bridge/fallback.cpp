@@ -18,6 +18,9 @@
 #include "wording.h"
 
 namespace torch_fl {
+
+std::atomic<OnFallback> on_fallback{OnFallback::kWarn};
+
 namespace {
 
 // ---- Counters and warnings -----------------------------------------------------------------------------------------
@@ -59,6 +62,7 @@ std::string name_of(const Device& device) {
 
 void warn_once(const std::string& op, const Device& device, Tier tier, c10::ArrayRef<at::Tensor> tensors,
                const char* reason) {
+  if (on_fallback.load(std::memory_order_relaxed) != OnFallback::kWarn) return;
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (!outside().warned.insert(op + (tier == Tier::kCpu ? " cpu" : " generic")).second) return;
@@ -70,11 +74,17 @@ void warn_once(const std::string& op, const Device& device, Tier tier, c10::Arra
 
 void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
 
+// `tiers`: what became of each of them.
 [[noreturn]] void raise_unserved(const std::string& op, Device& device, c10::ArrayRef<at::Tensor> tensors,
                                  const char* reason, const std::string& tiers) {
   count(counters_of(op, device).errors);
   raise(ErrorClass::kNotImplemented,
         op + wording(tensors) + " cannot be computed for " + name_of(device) + ": " + reason + "; " + tiers);
+}
+
+void refuse_if_error(const std::string& op, Device& device, c10::ArrayRef<at::Tensor> tensors, const char* reason) {
+  if (on_fallback.load(std::memory_order_relaxed) != OnFallback::kError) return;
+  raise_unserved(op, device, tensors, reason, "fallback.on_fallback is 'error'");
 }
 
 // ---- Arguments -----------------------------------------------------------------------------------------------------
@@ -118,6 +128,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 StepDown::StepDown(const char* op, Device& device, Tier tier, c10::ArrayRef<at::Tensor> tensors, const char* reason)
     : counters_(counters_of(op, device)), moved_before_(bytes_moved()) {
   if (tier == Tier::kCpu) abandon_generic();
+  refuse_if_error(op, device, tensors, reason);
   const bool allowed = (tier == Tier::kCpu ? policy.cpu : policy.generic).load(std::memory_order_relaxed);
   if (!allowed)
     raise_unserved(op, device, tensors, reason,
@@ -134,6 +145,8 @@ void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* rea
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   Device& target = target_of(arguments, tensors);
   const std::string name = c10::toString(op.operator_name());
+
+  refuse_if_error(name, target, tensors, reason);
 
   const bool generic = policy.generic.load(std::memory_order_relaxed);
   if (generic && run_generic(op, stack, target)) {

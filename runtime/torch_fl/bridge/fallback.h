@@ -1,5 +1,6 @@
 // What becomes of an operator that no kernel of the device serves: generic tier, CPU tier, clear error.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ namespace torch_fl {
 void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* reason);
 
 enum class Tier { kGeneric, kCpu };
+
+// What a step down of any tier does besides: nothing, one warning per operator and tier, or raise NotImplementedError.
+enum class OnFallback { kIgnore, kWarn, kError };
+extern std::atomic<OnFallback> on_fallback;
 
 // A step down of one operator on one device, for the scope in which the tier computes: warns unless it has before,
 // counts, and at its end adds the bytes that this thread has moved meanwhile. The constructor raises NotImplementedError

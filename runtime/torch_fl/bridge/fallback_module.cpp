@@ -42,11 +42,23 @@ void fail_next(int index, int64_t stream_id, bool lose_device) {
   check(fault_of(device).fail_next(stream.handle(), status, error.out()), error, stream, "fail_next");
 }
 
+void set_on_fallback(const std::string& name) {
+  if (name == "ignore")
+    on_fallback = OnFallback::kIgnore;
+  else if (name == "warn")
+    on_fallback = OnFallback::kWarn;
+  else if (name == "error")
+    on_fallback = OnFallback::kError;
+  else
+    raise(ErrorClass::kValue, "on_fallback is 'ignore', 'warn' or 'error', not '" + name + "'");
+}
+
 }  // namespace
 
 void bind_fallback(py::module_& m) {
   m.def("set_fallback_warning", [](py::object category) { set_fallback_warning(category.release().ptr()); },
         py::arg("category"));
+  m.def("set_on_fallback", torch::wrap_pybind_function(&set_on_fallback), py::arg("name"));
   m.def("fallback_counters", torch::wrap_pybind_function(&fallback_counters));
   m.def("forget_steps_down", torch::wrap_pybind_function(&forget_steps_down));
   m.def("delay_next", torch::wrap_pybind_function_no_gil(&delay_next), py::arg("device"), py::arg("stream_id"),
