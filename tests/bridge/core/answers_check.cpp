@@ -43,7 +43,7 @@ void check_tables(const Vendor& vendor) {
 
 void check_failed_opening(Vendor& vendor) {
   struct Case {
-    fl_status fake::Answers::*answer;
+    fl_status fake::Answers::* answer;
     const char* text;
   };
   for (Case one : {Case{&fake::Answers::open, "device_open of the vendor's device 5 with options 'a=b': FL_INTERNAL"},
@@ -135,7 +135,8 @@ void check_stream_failures(Device& d) {
   // Unknown codes are failures, and no reason to renew.
   stream.handle()->failure = 77;
   fl_stream odd = stream.handle();
-  CHECK_CONTAINS(raised(ErrorClass::kRuntime, [&] { stream.synchronize(); }), "FL_INTERNAL (code 77): the fake says 77");
+  CHECK_CONTAINS(raised(ErrorClass::kRuntime, [&] { stream.synchronize(); }),
+                 "FL_INTERNAL (code 77): the fake says 77");
   raised(ErrorClass::kRuntime, [&] { d.pool().release(d.pool().allocate(64, stream)), d.pool().empty_cache(); });
   CHECK(stream.handle() == odd);
   CHECK(d.pool().stats().reserved_bytes > 0);  // whoever may still use it

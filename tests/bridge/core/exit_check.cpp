@@ -13,7 +13,7 @@ char** paths;
 // Keeps streams busy and memory in use, and returns while it is so.
 void leave_work_pending() {
   add_reference_devices(paths);
-  static Gate* gate = new Gate;  // never opened, and never destroyed
+  static Gate* gate = new Gate;         // never opened, and never destroyed
   static Event event(device(0), true);  // destroyed by the end of the process
   for (int i = 0; i < device_count(); i++) {
     Device& d = device(i);

@@ -136,7 +136,8 @@ inline const fl_plugin* plugin() {
   static fl_plugin root{};
   device.known = {sizeof device, FL_KIND_DEVICE_API, count, open, close, info, device_sync};
   memory = {sizeof memory, FL_KIND_MEMORY_API, alloc, free, mem_info, nullptr, nullptr};
-  stream = {sizeof stream, FL_KIND_STREAM_API, stream_create, stream_destroy, stream_query, stream_sync, nullptr, nullptr};
+  stream = {sizeof stream, FL_KIND_STREAM_API, stream_create, stream_destroy,
+            stream_query,  stream_sync,        nullptr,       nullptr};
   // Too short for what it says at its end, which must not be read.
   event = {FL_SIZE_V1_0_EVENT_API - 8,
            FL_KIND_EVENT_API,

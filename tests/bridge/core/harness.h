@@ -1,5 +1,5 @@
-// What the C++ tests of the bridge's core share: checks that name their line, the reference vendor's two libraries in one
-// process, and short forms of vendor calls. A program takes their paths and exits 0 when every check held.
+// What the C++ tests of the bridge's core share: checks that name their line, the reference vendor's two libraries in
+// one process, and short forms of vendor calls. A program takes their paths and exits 0 when every check held.
 #pragma once
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -39,13 +39,14 @@
     }                                                                                                               \
   } while (0)
 
-#define CHECK_CONTAINS(text, part)                                                                               \
-  do {                                                                                                           \
-    std::string check_text = (text);                                                                             \
-    if (check_text.find(part) == std::string::npos) {                                                            \
-      std::fprintf(stderr, "%s:%d: no \"%s\" in: %s\n", __FILE__, __LINE__, std::string(part).c_str(), check_text.c_str()); \
-      _exit(1);                                                                                                  \
-    }                                                                                                            \
+#define CHECK_CONTAINS(text, part)                                                                     \
+  do {                                                                                                 \
+    std::string check_text = (text);                                                                   \
+    if (check_text.find(part) == std::string::npos) {                                                  \
+      std::fprintf(stderr, "%s:%d: no \"%s\" in: %s\n", __FILE__, __LINE__, std::string(part).c_str(), \
+                   check_text.c_str());                                                                \
+      _exit(1);                                                                                        \
+    }                                                                                                  \
   } while (0)
 
 namespace harness {
@@ -232,4 +233,6 @@ void in_child(F&& f) {
 }  // namespace harness
 
 // Each program is one translation unit.
-void torch_fl::raise(ErrorClass error_class, const std::string& message) { throw harness::Raised(error_class, message); }
+void torch_fl::raise(ErrorClass error_class, const std::string& message) {
+  throw harness::Raised(error_class, message);
+}

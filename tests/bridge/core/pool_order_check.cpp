@@ -1,4 +1,4 @@
-// The pool among streams: reuse in stream order, further streams of a block, memory given back only when nobody uses it.
+// The pool among streams: reuse in stream order, further streams of a block, memory given back when nobody uses it.
 #include <atomic>
 #include <chrono>
 
@@ -47,7 +47,7 @@ void check_record_stream(Device& reader_device) {
   d.pool().record_stream(block, reader);
   d.pool().record_stream(block, reader);  // once is enough
   d.pool().record_stream(block, second);
-  d.pool().record_stream(block, owner);   // known already
+  d.pool().record_stream(block, owner);  // known already
   d.pool().release(block);
   PoolStats stats = d.pool().stats();
   CHECK_EQUAL(stats.waiting_blocks, 1u);

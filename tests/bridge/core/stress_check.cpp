@@ -76,13 +76,36 @@ class Worker {
 
   void step() {
     switch (pick(16)) {
-      case 0: case 1: case 2: case 3: case 4: allocate_one(); break;
-      case 5: case 6: case 7: release_one(); break;
-      case 8: case 9: case 10: read_one(); break;
-      case 11: case 12: read_elsewhere(); break;
-      case 13: order(); break;
-      case 14: ask(); break;
-      default: if (pick(50) == 0) seldom(); break;
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+        allocate_one();
+        break;
+      case 5:
+      case 6:
+      case 7:
+        release_one();
+        break;
+      case 8:
+      case 9:
+      case 10:
+        read_one();
+        break;
+      case 11:
+      case 12:
+        read_elsewhere();
+        break;
+      case 13:
+        order();
+        break;
+      case 14:
+        ask();
+        break;
+      default:
+        if (pick(50) == 0) seldom();
+        break;
     }
   }
 
@@ -162,11 +185,21 @@ class Worker {
   void seldom() {
     Device& d = device(static_cast<int>(pick(3)));
     switch (pick(5)) {
-      case 0: d.pool().empty_cache(); break;
-      case 1: met_failure([&] { d.synchronize(); }); break;
-      case 2: d.pool().snapshot(); break;
-      case 3: any_stream(d.index).synchronize(); break;
-      default: fail_a_stream(d); break;
+      case 0:
+        d.pool().empty_cache();
+        break;
+      case 1:
+        met_failure([&] { d.synchronize(); });
+        break;
+      case 2:
+        d.pool().snapshot();
+        break;
+      case 3:
+        any_stream(d.index).synchronize();
+        break;
+      default:
+        fail_a_stream(d);
+        break;
     }
   }
 

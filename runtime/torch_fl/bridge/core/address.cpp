@@ -38,8 +38,7 @@ AddressRange own_range(uint64_t base, uint64_t bytes) { return {static_cast<uint
 
 AddressRange reserved_range(uint64_t base, uint64_t bytes) {
   uint64_t mapped_bytes = bytes + 2 * kAlignmentKept;
-  void* mapped =
-      mmap(nullptr, mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = mmap(nullptr, mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
     raise(ErrorClass::kRuntime, "no address space for " + std::to_string(bytes) + " bytes of device memory");
   }

@@ -82,12 +82,13 @@ void set_discovery(void (*discover)());
 // vendor's tables (kernels apart) is refused so, too.
 void ensure_discovered();
 
-// Runs wait(argument), which may take long, and may throw what check_signals throws. The bridge lets go of the GIL meanwhile if the thread has it, so that a
-// discovery hook in Python, or a vendor's log message, can be seen through by whoever is waited for. Set once; null: called directly.
+// Runs wait(argument), which may take long, and may throw what check_signals throws. The bridge lets go of the GIL
+// meanwhile if the thread has it: whoever is waited for may need it, for a discovery hook in Python or a vendor's log
+// message. Set once; null: called directly.
 extern void (*blocking)(void (*wait)(void*), void* argument);
 
-int device_count();             // of places in the list, usable or not, after discovery
-Device& device(int index);      // raises kRuntime "fl:7 does not exist: this process has 2 devices, fl:0 to fl:1"
+int device_count();         // of places in the list, usable or not, after discovery
+Device& device(int index);  // raises kRuntime "fl:7 does not exist: this process has 2 devices, fl:0 to fl:1"
 // The unchecked look-up of hot paths, and what "for all devices" loops go through: null where a device is unusable, and
 // beyond device_count(). Torch sets every index below device_count() as current device in threads of its own, where
 // nothing catches an exception: set_current_device accepts an unusable one, its use raises.

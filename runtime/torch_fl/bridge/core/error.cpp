@@ -14,10 +14,17 @@ std::string VendorError::text() const {
 }
 
 std::string status_name(fl_status status) {
-  static const char* const names[] = {
-      "FL_OK",       "FL_NOT_READY",     "FL_INVALID_ARGUMENT", "FL_FAILED_PRECONDITION", "FL_OUT_OF_RESOURCES",
-      "FL_INTERNAL", "FL_OUT_OF_MEMORY", "FL_UNIMPLEMENTED",    "FL_TIMEOUT",             "FL_ASYNC_FAILURE",
-      "FL_DEVICE_LOST"};
+  static const char* const names[] = {"FL_OK",
+                                      "FL_NOT_READY",
+                                      "FL_INVALID_ARGUMENT",
+                                      "FL_FAILED_PRECONDITION",
+                                      "FL_OUT_OF_RESOURCES",
+                                      "FL_INTERNAL",
+                                      "FL_OUT_OF_MEMORY",
+                                      "FL_UNIMPLEMENTED",
+                                      "FL_TIMEOUT",
+                                      "FL_ASYNC_FAILURE",
+                                      "FL_DEVICE_LOST"};
   if (status >= FL_OK && status <= FL_DEVICE_LOST) return names[status];
   return "FL_INTERNAL (code " + std::to_string(status) + ")";
 }
@@ -41,8 +48,8 @@ const char* advice(fl_status status) {
 }  // namespace
 
 void check_failed(fl_status status, const VendorError& error, const Device& device, const std::string& what) {
-  std::string message = "fl:" + std::to_string(device.index) + " (" + device.vendor.name + "): " + what + ": " +
-                        status_name(status);
+  std::string message =
+      "fl:" + std::to_string(device.index) + " (" + device.vendor.name + "): " + what + ": " + status_name(status);
   std::string text = error.text();
   if (!text.empty()) message += ": " + text;
   raise(class_of(status), message + advice(status));

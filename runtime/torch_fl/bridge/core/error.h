@@ -24,8 +24,7 @@ enum class ErrorClass {
 // Host-owned error text of one call [FL-ERROR-001]; lives on the caller's stack.
 class VendorError {
  public:
-  VendorError() noexcept
-      : raw_{sizeof(fl_error), FL_KIND_ERROR, FL_OK, 0, 0, text_, sizeof text_, 0} {
+  VendorError() noexcept : raw_{sizeof(fl_error), FL_KIND_ERROR, FL_OK, 0, 0, text_, sizeof text_, 0} {
     text_[0] = '\0';
   }
   VendorError(const VendorError&) = delete;

@@ -20,8 +20,9 @@ Event::~Event() {
 
 void Event::record(Stream& stream) {
   if (&stream.device != &device) {
-    raise(ErrorClass::kRuntime, "an event of fl:" + std::to_string(device.index) + " cannot be recorded on a stream of fl:" +
-                                    std::to_string(stream.device.index) + ": make one for that device");
+    raise(ErrorClass::kRuntime, "an event of fl:" + std::to_string(device.index) +
+                                    " cannot be recorded on a stream of fl:" + std::to_string(stream.device.index) +
+                                    ": make one for that device");
   }
   EventPool& pool = device.streams().events();
   VendorError error;
@@ -70,8 +71,9 @@ void Event::synchronize() {
 
 double Event::elapsed_ms(Event& end) {
   if (&device != &end.device) {
-    raise(ErrorClass::kRuntime, "elapsed time between an event of fl:" + std::to_string(device.index) + " and one of fl:" +
-                                    std::to_string(end.device.index) + ": both must be of one device");
+    raise(ErrorClass::kRuntime, "elapsed time between an event of fl:" + std::to_string(device.index) +
+                                    " and one of fl:" + std::to_string(end.device.index) +
+                                    ": both must be of one device");
   }
   if (!timing || !end.timing) {
     raise(ErrorClass::kRuntime, "elapsed time between events that were made without timing: pass enable_timing=True");

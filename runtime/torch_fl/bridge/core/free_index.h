@@ -56,7 +56,8 @@ class FreeIndex {
     constexpr int kEnough = 32;  // a fit among so many is as good as the best: the lock is held
     Node* best = nullptr;
     int seen = 0;
-    for (Node* node = lists_[c]; node != nullptr && (best == nullptr || seen < kEnough); node = node->free_next, seen++) {
+    for (Node* node = lists_[c]; node != nullptr && (best == nullptr || seen < kEnough);
+         node = node->free_next, seen++) {
       if (node->bytes < bytes) continue;
       if (best == nullptr || node->bytes < best->bytes) best = node;
       if (best->bytes == bytes) break;

@@ -75,20 +75,20 @@ void PoolState::raise_out_of_memory(const Request& request, const VendorError& e
     allowed = limit;
     if (request.memory != nullptr) largest = (request.small ? request.memory->small : request.memory->large).largest();
   }
-  std::string text = "fl:" + std::to_string(device.index) + " (" + device.vendor.name + ") is out of memory: tried to " +
-                     "allocate " + readable(request.bytes) + " for stream " + std::to_string(request.stream->id) +
-                     ". Of " + readable(total_bytes) + " the device has " + readable(free_bytes) +
-                     " free. This process has allocated " + readable(now.allocated_bytes) + " in " +
-                     std::to_string(now.active_blocks) + " blocks and reserved " + readable(now.reserved_bytes) +
-                     "; the largest free block for this stream has " + readable(largest) + ".";
+  std::string text =
+      "fl:" + std::to_string(device.index) + " (" + device.vendor.name + ") is out of memory: tried to " + "allocate " +
+      readable(request.bytes) + " for stream " + std::to_string(request.stream->id) + ". Of " + readable(total_bytes) +
+      " the device has " + readable(free_bytes) + " free. This process has allocated " + readable(now.allocated_bytes) +
+      " in " + std::to_string(now.active_blocks) + " blocks and reserved " + readable(now.reserved_bytes) +
+      "; the largest free block for this stream has " + readable(largest) + ".";
   if (allowed != UINT64_MAX) text += " The memory fraction allows it " + readable(allowed) + ".";
   std::string vendor_text = error.text();
   if (!vendor_text.empty()) text += " The vendor says: " + vendor_text + ".";
   text += " Free tensors that are no longer needed, or use smaller batches";
   if (allowed != UINT64_MAX) text += ", or allow a larger memory fraction";
   if (now.inactive_split_bytes >= request.bytes) {
-    text += "; " + readable(now.inactive_split_bytes) + " are free in pieces between blocks that are in use, and blocks " +
-            "of other streams";
+    text += "; " + readable(now.inactive_split_bytes) +
+            " are free in pieces between blocks that are in use, and blocks " + "of other streams";
   }
   raise(ErrorClass::kOutOfMemory, text + ".");
 }
@@ -117,9 +117,8 @@ std::vector<Block> Pool::snapshot() {
     }
     if (all) break;
   }
-  std::sort(copies.begin(), copies.end(), [](const Block& a, const Block& b) {
-    return a.base != b.base ? a.base < b.base : a.offset < b.offset;
-  });
+  std::sort(copies.begin(), copies.end(),
+            [](const Block& a, const Block& b) { return a.base != b.base ? a.base < b.base : a.offset < b.offset; });
   return copies;
 }
 

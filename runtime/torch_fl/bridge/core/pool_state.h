@@ -13,14 +13,14 @@
 
 namespace torch_fl {
 
-constexpr uint64_t kSmallLimit = 1ull << 20;       // sizes up to here have bins
-constexpr uint64_t kSmallSegment = 2ull << 20;     // what they are cut from
-constexpr uint64_t kLargeSegment = 20ull << 20;    // what sizes below kOwnSegment are cut from
-constexpr uint64_t kOwnSegment = 10ull << 20;      // sizes from here on get a segment of their own
-constexpr uint64_t kLargeStep = 2ull << 20;        // of which the size is a multiple
-constexpr uint64_t kLargeRounding = 4096;          // large blocks are multiples of it
-constexpr uint64_t kLargestRequest = 1ull << 46;   // larger ones are refused without asking
-constexpr uint32_t kBins = 53;                     // classes of 1 ... kSmallLimit / kGranule granules
+constexpr uint64_t kSmallLimit = 1ull << 20;      // sizes up to here have bins
+constexpr uint64_t kSmallSegment = 2ull << 20;    // what they are cut from
+constexpr uint64_t kLargeSegment = 20ull << 20;   // what sizes below kOwnSegment are cut from
+constexpr uint64_t kOwnSegment = 10ull << 20;     // sizes from here on get a segment of their own
+constexpr uint64_t kLargeStep = 2ull << 20;       // of which the size is a multiple
+constexpr uint64_t kLargeRounding = 4096;         // large blocks are multiples of it
+constexpr uint64_t kLargestRequest = 1ull << 46;  // larger ones are refused without asking
+constexpr uint32_t kBins = 53;                    // classes of 1 ... kSmallLimit / kGranule granules
 
 // A number with its history.
 struct Gauge {
@@ -35,8 +35,8 @@ struct Gauge {
   }
 };
 
-// What one stream has: small blocks and large ones are cut from segments of different kinds, so that a small block never
-// keeps a large one from being whole.
+// What one stream has: small blocks and large ones are cut from segments of different kinds, so that a small block
+// never keeps a large one from being whole.
 struct StreamMemory {
   explicit StreamMemory(uint32_t granule_shift) noexcept : small(granule_shift), large(granule_shift) {}
   Node* bins[kBins] = {};

@@ -31,11 +31,11 @@ class Stream {
   void synchronize();
   // Waits in slices for what was submitted before the call, and returns FL_OK or what failed; check_signals may throw.
   fl_status wait(VendorError& error);
-  // Waits in slices until nothing submitted so far can touch memory any more. Raises no failure of the stream and leaves
-  // it for others to see; check_signals may throw.
+  // Waits in slices until nothing submitted so far can touch memory any more. Raises no failure of the stream and
+  // leaves it for others to see; check_signals may throw.
   void drain();
-  // Replaces the vendor's stream if it has failed; the caller raises the failure. False: it hasn't, or no new one can be
-  // had, in which case the failure stays and surfaces again.
+  // Replaces the vendor's stream if it has failed; the caller raises the failure. False: it hasn't, or no new one can
+  // be had, in which case the failure stays and surfaces again.
   bool renew() noexcept;
 
  private:
@@ -48,13 +48,13 @@ class StreamSet {
   explicit StreamSet(Device& device);
   ~StreamSet();
 
-  Stream& standard();                    // id 0; made at first use
-  Stream& from_pool(int32_t priority);   // round robin over kPooled streams of that (clamped) priority
-  Stream& create(int32_t priority);      // a new one; raises where priority is out of range
-  Stream& by_id(int64_t id);             // raises kRuntime for an id that never was
-  std::vector<Stream*> all();            // every stream made so far
+  Stream& standard();                   // id 0; made at first use
+  Stream& from_pool(int32_t priority);  // round robin over kPooled streams of that (clamped) priority
+  Stream& create(int32_t priority);     // a new one; raises where priority is out of range
+  Stream& by_id(int64_t id);            // raises kRuntime for an id that never was
+  std::vector<Stream*> all();           // every stream made so far
   template <class F>
-  void for_each(F&& visit) {             // the same; no lock is held in visit(Stream&)
+  void for_each(F&& visit) {  // the same; no lock is held in visit(Stream&)
     for (Stream* stream : all()) visit(*stream);
   }
   EventPool& events() noexcept { return *events_; }  // see event_pool.h
@@ -79,9 +79,9 @@ class StreamSet {
 
 // The calling thread's current device and, for each device, its current stream.
 int current_device() noexcept;
-void set_current_device(int index);             // checked
-int exchange_device(int index);                 // checked; -1: leaves it; returns the former
-Stream& current_stream(Device& device);         // the default stream unless set
+void set_current_device(int index);                // checked
+int exchange_device(int index);                    // checked; -1: leaves it; returns the former
+Stream& current_stream(Device& device);            // the default stream unless set
 void set_current_stream(Stream& stream) noexcept;  // of its device, in this thread; leaves the current device
 
 // Called in long waits, between slices, without the GIL; may throw (Ctrl-C). Set once by the bridge; null: nothing.
