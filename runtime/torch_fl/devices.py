@@ -72,6 +72,10 @@ def _discover() -> None:
     if not _bridge_knows_operators:
         routing.add_operators(bridge)
         _bridge_knows_operators = True
+    fallback = loaded.config.fallback
+    bridge.set_tiers(native=True, generic=fallback.enable_generic_kernel, cpu=fallback.enable_cpu_fallback)
+    bridge.set_on_fallback(fallback.on_fallback)
+    bridge.set_precision(loaded.config.precision)
     discovery = Discovery(loaded, bridge)
     discovery.run()
     if complaint is not None:

@@ -33,6 +33,7 @@ class FakeBridge:
     extensions: list[tuple[int, int]] = field(default_factory=list)
     places: list[Opened | str] = field(default_factory=list)
     fractions: dict[int, float] = field(default_factory=dict)
+    policy: dict[str, object] = field(default_factory=dict)
 
     def device_count(self) -> int:
         """Discovers first; undone where that raises."""
@@ -126,6 +127,18 @@ class FakeBridge:
     def set_memory_fraction(self, fraction: float, device: int) -> None:
         """Noted in `fractions`."""
         self.fractions[device] = fraction
+
+    def set_tiers(self, native: bool, generic: bool, cpu: bool) -> None:
+        """Noted in `policy`, as the next two."""
+        self.policy |= {"native": native, "generic": generic, "cpu": cpu}
+
+    def set_on_fallback(self, name: str) -> None:
+        """What a step down does besides."""
+        self.policy["on_fallback"] = name
+
+    def set_precision(self, name: str) -> None:
+        """Whether kernels of tier FAST are admitted."""
+        self.policy["precision"] = name
 
     def _check_room(self) -> None:
         if len(self.places) >= self.limit:

@@ -123,6 +123,29 @@ def test_the_configuration_chooses_order_and_counts_and_fractions(
     assert [probe.vendor for probe in probe_report()] == ["zeta", str(folder), "acme", "reference", "yota"]
 
 
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("", {"native": True, "generic": True, "cpu": True, "on_fallback": "warn", "precision": "accurate"}),
+        (
+            "fallback: {enable_generic_kernel: false, on_fallback: error}\nprecision: fast",
+            {"native": True, "generic": False, "cpu": True, "on_fallback": "error", "precision": "fast"},
+        ),
+        (
+            "fallback: {enable_cpu_fallback: false}",
+            {"native": True, "generic": True, "cpu": False, "on_fallback": "warn", "precision": "accurate"},
+        ),
+    ],
+)
+def test_the_configuration_steers_the_tiers(
+    vendors: Vendors, bridge: FakeBridge, tmp_path: Path, text: str, policy: dict[str, object]
+) -> None:
+    vendors.install()
+    settings(tmp_path, text)
+    list_devices()
+    assert bridge.policy == policy
+
+
 def test_a_library_can_be_named(vendors: Vendors, tmp_path: Path) -> None:
     library = vendors.kit("acme", DEVICES=1) / "libacme.so"
     vendors.install("reference")

@@ -9,6 +9,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "convert.h"
+#include "core/error.h"
 #include "core/route.h"
 
 namespace torch_fl {
@@ -48,11 +49,26 @@ std::map<std::string, std::array<uint64_t, 6>> counters_by_name(int device) {
   return out;
 }
 
+// Both of them from the next call on, for all devices.
+void set_tiers(bool native, bool generic, bool cpu) {
+  policy.native = native;
+  policy.generic = generic;
+  policy.cpu = cpu;
+}
+
+void set_precision(const std::string& name) {
+  if (name != "accurate" && name != "fast")
+    raise(ErrorClass::kValue, "precision is 'accurate' or 'fast', not '" + name + "'");
+  policy.admit_fast = name == "fast";
+}
+
 }  // namespace
 
 void bind_routing(py::module_& m) {
   m.def("add_operator", torch::wrap_pybind_function(&add_operator_of), py::arg("name"), py::arg("op_class"), py::arg("revision"),
         py::arg("n_types"), py::arg("rows"), py::arg("slots"), py::arg("outs"), py::arg("free_arguments"));
+  m.def("set_tiers", torch::wrap_pybind_function(&set_tiers), py::arg("native"), py::arg("generic"), py::arg("cpu"));
+  m.def("set_precision", torch::wrap_pybind_function(&set_precision), py::arg("name"));
   m.def("counters", torch::wrap_pybind_function_no_gil(&counters_by_name), py::arg("device"));
 }
 
