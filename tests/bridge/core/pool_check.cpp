@@ -1,16 +1,14 @@
-// The pool of one device, from one thread: sizes, cutting and joining, numbers, limits, addresses.
+// The pool of one device, from one thread: sizes, cutting and joining, numbers, addresses.
 #include <algorithm>
 #include <map>
 #include <random>
 
 #include "core/size_class.h"
-#include "harness.h"
+#include "pool_account.h"
 
 using namespace harness;
 
 namespace {
-
-constexpr unsigned long long kMiB = 1ull << 20;
 
 void check_size_classes() {
   for (uint64_t n = 1; n < 70000; n++) {
@@ -21,45 +19,6 @@ void check_size_classes() {
     CHECK(class_granules(above) * 4 <= n * 5 + 4);  // a quarter is the most that is wasted
   }
   CHECK(class_below(1ull << 42) < kSizeClasses - 1);
-}
-
-// No two live blocks overlap, and all lie within their segment.
-void check_disjoint(const std::vector<Block*>& blocks) {
-  std::map<std::pair<uint64_t, uint64_t>, Block*> by_place;
-  for (Block* block : blocks) by_place[{block->base, block->offset}] = block;
-  CHECK_EQUAL(by_place.size(), blocks.size());
-  Block* before = nullptr;
-  for (auto& [place, block] : by_place) {
-    CHECK(block->allocated && block->offset + block->bytes <= block->base_bytes && block->requested <= block->bytes);
-    if (before != nullptr && before->base == block->base) CHECK(before->offset + before->bytes <= block->offset);
-    before = block;
-  }
-}
-
-// Every segment is covered by its blocks without a gap, and the numbers add up.
-void check_consistent(Device& device) {
-  PoolStats stats = device.pool().stats();
-  std::vector<Block> blocks = device.pool().snapshot();
-  uint64_t allocated = 0, requested = 0, active = 0, reserved = 0, segments = 0, next = 0;
-  for (const Block& block : blocks) {
-    if (block.offset == 0) {
-      reserved += block.base_bytes;
-      segments += 1;
-      next = 0;
-    }
-    CHECK_EQUAL(block.offset, next);
-    next = block.offset + block.bytes;
-    if (!block.allocated) continue;
-    allocated += block.bytes;
-    requested += block.requested;
-    active += 1;
-  }
-  CHECK_EQUAL(stats.allocated_bytes, allocated);
-  CHECK_EQUAL(stats.requested_bytes, requested);
-  CHECK_EQUAL(stats.active_blocks, active);
-  CHECK_EQUAL(stats.reserved_bytes, reserved);
-  CHECK_EQUAL(stats.segments, segments);
-  CHECK(stats.allocated_bytes_peak >= allocated && stats.reserved_bytes_peak >= reserved);
 }
 
 void check_alignment(Device& device) {
@@ -172,75 +131,6 @@ void check_stats(Device& device) {
   CHECK_EQUAL(end.allocated_bytes_total - start.allocated_bytes_total, 3 * granule);
 }
 
-void check_out_of_memory(Device& device) {
-  Pool& pool = device.pool();
-  Stream& stream = current_stream(device);
-  pool.empty_cache();
-  uint64_t free_before = 0, free_after = 0, total = 0;
-  pool.info(&free_before, &total);
-  CHECK_EQUAL(total, 128 * kMiB);
-  PoolStats before = pool.stats();
-
-  // What is cached in another stream's name is given back for a request that needs it.
-  Stream& other = device.streams().create(0);
-  pool.release(pool.allocate(100 * kMiB, other));
-  Block* big = pool.allocate(90 * kMiB, stream);
-  CHECK_EQUAL(pool.stats().retries - before.retries, 1u);
-  CHECK_EQUAL(pool.stats().reserved_bytes, 90 * kMiB);
-
-  std::string text = raised(ErrorClass::kOutOfMemory, [&] { pool.allocate(60 * kMiB, stream); });
-  CHECK_CONTAINS(text, "fl:" + std::to_string(device.index) + " (" + device.vendor.name + ") is out of memory");
-  CHECK_CONTAINS(text, "tried to allocate 60.00 MiB");
-  CHECK_CONTAINS(text, "Of 128.00 MiB");
-  CHECK_CONTAINS(text, "allocated 90.00 MiB in 1 blocks and reserved 90.00 MiB");
-  CHECK_CONTAINS(text, "in one piece");  // the vendor's words
-  CHECK_EQUAL(pool.stats().out_of_memory - before.out_of_memory, 1u);
-  raised(ErrorClass::kOutOfMemory, [&] { pool.allocate(UINT64_MAX, stream); });
-  raised(ErrorClass::kOutOfMemory, [&] { pool.allocate(UINT64_MAX / 2, stream); });
-
-  // Small requests are served to the last byte, and all of it comes back.
-  std::vector<Block*> blocks;
-  text.clear();
-  while (text.empty()) {
-    try {
-      blocks.push_back(pool.allocate(64 * 1024, stream));
-    } catch (const Raised& error) {
-      CHECK(error.error_class == ErrorClass::kOutOfMemory);
-      text = error.what();
-    }
-  }
-  CHECK(pool.stats().allocated_bytes > 127 * kMiB);
-  check_disjoint(blocks);
-  check_consistent(device);
-  for (Block* block : blocks) pool.release(block);
-  pool.release(big);
-  pool.empty_cache();
-  pool.info(&free_after, &total);
-  CHECK_EQUAL(free_after, free_before);
-}
-
-void check_fraction(Device& device) {
-  Pool& pool = device.pool();
-  Stream& stream = current_stream(device);
-  for (double part : {0.0, -0.5, 1.5, 0.0 / 0.0}) {
-    CHECK_CONTAINS(raised(ErrorClass::kValue, [&] { pool.set_memory_fraction(part); }), "outside (0, 1]");
-  }
-  pool.set_memory_fraction(0.25);
-  Block* block = pool.allocate(20 * kMiB, stream);
-  std::string text = raised(ErrorClass::kOutOfMemory, [&] { pool.allocate(13 * kMiB, stream); });
-  CHECK_CONTAINS(text, "The memory fraction allows it 32.00 MiB");
-  CHECK_CONTAINS(text, "allow a larger memory fraction");
-  Block* rest = pool.allocate(12 * kMiB, stream);
-  CHECK_EQUAL(pool.stats().reserved_bytes, 32 * kMiB);
-  pool.release(rest);
-  pool.release(block);
-  block = pool.allocate(30 * kMiB, stream);  // in place of what is cached
-  pool.release(block);
-  pool.set_memory_fraction(1.0);
-  pool.release(pool.allocate(40 * kMiB, stream));
-  pool.empty_cache();
-}
-
 void check_addresses() {
   std::vector<Block*> blocks;
   std::map<uintptr_t, uintptr_t> ranges;
@@ -316,8 +206,6 @@ int main(int argc, char** argv) {
     check_alignment(device(i));
     check_reuse(device(i));
     check_stats(device(i));
-    check_out_of_memory(device(i));
-    check_fraction(device(i));
     check_random_history(device(i));
   }
   check_addresses();
