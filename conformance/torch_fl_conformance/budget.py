@@ -56,7 +56,12 @@ class Precision:
 
     def underflow(self) -> Any:
         """2^(emin - p) of the accumulator: the most that one rounding to a subnormal loses."""
-        return np.ldexp(np.longdouble(1), self.accumulator.emin - self.bits)
+        return np.ldexp(_widest(self.accumulator)(1), self.accumulator.emin - self.bits)
+
+
+def _widest(dtype: DType) -> type[np.floating[Any]]:
+    """A type that holds half a spacing of `dtype`, at its smallest numbers too."""
+    return np.longdouble if dtype.name == "f64" else np.float64
 
 
 @cache
@@ -119,16 +124,22 @@ def _wide(value: Any) -> Array:
 
 def half_spacing(ref: Array, output: DType) -> Array:
     """r_o(ref) = 2^(max(floor log2|ref|, emin_o) - p_o): the final rounding to the output type."""
-    return np.asarray(spacing(ref.astype(np.longdouble), output.precision, output.emin) / 2)
+    wide = np.result_type(ref, _widest(output))
+    return np.asarray(spacing(ref.astype(wide, copy=False), output.precision, output.emin) / 2)
 
 
 @dataclass(frozen=True)
 class Bound:
     """The budget that applies to one output of one case: T per element, 0 where RN_o(oracle) is due."""
 
-    values: Array  # long double, the output's shape
+    values: Array  # float64, or long double for f64; the output's shape
     formula: str
-    also_through_f32: bool
+    also_through_f32: bool = False
+
+    @classmethod
+    def zero(cls, shape: tuple[int, ...], also_through_f32: bool = False) -> Bound:
+        """RN_o(oracle) is due in every element."""
+        return cls(np.broadcast_to(np.float64(0), shape), "0", also_through_f32)
 
 
 def bound(
@@ -150,11 +161,11 @@ def bound(
             continue
         also = candidate.also == "through_f32"
         if candidate.exact or candidate.T is None:
-            return Bound(np.zeros(ref.shape, np.longdouble), "0", also)
+            return Bound.zero(ref.shape, also)
         with np.errstate(all="ignore"):
             inner = evaluate(candidate.T, precision, output, elements, repeated=repeated)
             steps = evaluate(operator.n_ops, precision, output, elements, repeated=repeated)
             total = inner + steps * precision.underflow() + half_spacing(ref, output)
-            values = np.broadcast_to(np.where(np.asarray(inner) == 0, np.longdouble(0), total), ref.shape)
+            values = np.broadcast_to(np.where(np.asarray(inner) == 0, 0, total), ref.shape)
         return Bound(values, candidate.T, also)
     raise LookupError(f"{operator.op}: no budget for output {out} of {','.join(dtypes)} at tier {tier}")

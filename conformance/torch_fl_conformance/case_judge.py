@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from torch_fl_conformance import labels
+from torch_fl_conformance.budget import Bound
 from torch_fl_conformance.compare import Expected, judge, show
 from torch_fl_conformance.dtypes import Array
 from torch_fl_conformance.expectation import budget_of, elements, expected
@@ -107,7 +108,7 @@ def _kernel_case(laid: _Laid, device: str) -> KernelCase:
         outs[0] = problem.alias
     byte = _POISONS[problem.value_seed % len(_POISONS)]
     steps = [
-        Step({name: block.tobytes() for name, block in image.items()}, fill)
+        Step({name: block.data for name, block in image.items()}, fill)
         for image, fill in zip(laid.images, (byte, byte ^ 0xFF), strict=True)
     ]
     claim = problem.claim
@@ -125,12 +126,18 @@ def examine(driver: CaseDriver, problem: Problem, *, device: str = "d0", other_d
     worst: float | None = None
     where: Any = None
     outputs: list[dict[str, Array]] = []
+    due: _Due | None = None
     for number, step in enumerate(result.steps):
         if _failed_asynchronously(step):
             break
         _check_surroundings(laid, number, step)
-        found, place, words = _check_outputs(laid, number, step)
+        words = _words(laid, step)
         outputs.append(words)
+        if due is None or other_data:
+            due = _due(problem, laid.data[number])
+        elif _are_equal(words, outputs[0]):
+            continue  # what the first run gave on the same data has been found right
+        found, place = _check_outputs(laid, number, words, due)
         if found is not None and (worst is None or found > worst):
             worst, where = found, place
     if not other_data and len(outputs) == 2 and problem.claim.deterministic:
@@ -154,11 +161,21 @@ def run_twice(
     words = []
     for number, step in enumerate(result.steps):
         _check_surroundings(laid, number, step)
-        places = {out: laid.blocks.places[out.name] for out in problem.structure.outs}
-        words.append(
-            {o.name: read(step.blocks, place, o.dtype, o.shape, laid.layout(o)) for o, place in places.items()}
-        )
+        words.append(_words(laid, step))
     return words, result.plan
+
+
+def _words(laid: _Laid, step: StepResult) -> dict[str, Array]:
+    """Storage words of each output after a run."""
+    places = laid.blocks.places
+    return {
+        out.name: read(step.blocks, places[out.name], out.dtype, out.shape, laid.layout(out))
+        for out in laid.problem.structure.outs
+    }
+
+
+def _are_equal(words: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
+    return all(np.array_equal(value, others[name]) for name, value in words.items())
 
 
 def _fail(problem: Problem, message: str, violates: tuple[str, ...], **facts: Any) -> CaseFailed:
@@ -222,26 +239,33 @@ def _check_surroundings(laid: _Laid, number: int, step: StepResult) -> None:
     raise _fail(laid.problem, message, rules, run=number)
 
 
-def _check_outputs(laid: _Laid, number: int, step: StepResult) -> tuple[float | None, Any, dict[str, Array]]:
-    """Compare each output with its oracle; returns the worst err/T, its place, and the words for later."""
-    problem = laid.problem
+_Due = dict[str, tuple[Expected, Bound]]  # by output: the oracle's answer and how far from it is right
+
+
+def _due(problem: Problem, values: Mapping[str, Array]) -> _Due:
+    """What a run on these inputs owes."""
     precision = problem.claim.precision(problem.operator)
-    answers = expected(problem, laid.data[number], precision)
-    flushed = _flushed(problem, laid.data[number])
-    other = expected(problem, flushed, precision) if flushed else {}
+    answers = expected(problem, values, precision)
+    flushed = _flushed(problem, values)
+    others = expected(problem, flushed, precision) if flushed else {}
+    due = {}
+    for out in problem.structure.outs:
+        answer = answers[out.name]
+        due[out.name] = (answer, budget_of(problem, out.name, answer, precision))
+        if out.name in others:
+            answer.alternatives = [*answer.alternatives, others[out.name].ref]
+    return due
+
+
+def _check_outputs(laid: _Laid, number: int, words: Mapping[str, Array], due: _Due) -> tuple[float | None, Any]:
+    """Compare each output with its oracle; returns the worst err/T and its place."""
+    problem = laid.problem
     worst: float | None = None
     where: Any = None
-    words = {}
     for out in problem.structure.outs:
-        got = read(step.blocks, laid.blocks.places[out.name], out.dtype, out.shape, laid.layout(out))
-        words[out.name] = got
-        answer = answers[out.name]
-        bound = budget_of(problem, out.name, answer, precision)
-        if out.name in other:
-            answer.alternatives = [*answer.alternatives, other[out.name].ref]
-        judgement = judge(got, answer, out.dtype, bound.values, flush_out=problem.claim.ftz_out)
-        has_budget = out.dtype.is_float and bool((bound.values > 0).any()) and not answer.exact
-        if has_budget and (worst is None or judgement.worst > worst):
+        answer, bound = due[out.name]
+        judgement = judge(words[out.name], answer, out.dtype, bound.values, flush_out=problem.claim.ftz_out)
+        if judgement.worst_index is not None and (worst is None or judgement.worst > worst):
             worst = judgement.worst
             where = {"output": out.name, "index": judgement.worst_index, "recipe": problem.recipe.text()}
         miss = judgement.mismatch
@@ -257,7 +281,7 @@ def _check_outputs(laid: _Laid, number: int, step: StepResult) -> tuple[float | 
                 "operands": _operands_at(laid, number, answer, miss.index),
             }  # fmt: skip
             raise _fail(problem, message, _blame(problem, number), **facts)
-    return worst, where, words
+    return worst, where
 
 
 def _flushed(problem: Problem, values: Mapping[str, Array]) -> dict[str, Array] | None:
@@ -300,6 +324,6 @@ def _blame(problem: Problem, number: int) -> tuple[str, ...]:
 def _check_repeated(problem: Problem, outputs: list[dict[str, Array]]) -> None:
     """DETERMINISTIC: two runs on equal inputs are equal bit by bit, whatever outputs and workspace held."""
     for name, words in outputs[0].items():
-        if words.tobytes() != outputs[1][name].tobytes():
+        if not np.array_equal(words, outputs[1][name]):
             message = f"output {name} differs between two runs on equal inputs though DETERMINISTIC is declared"
             raise _fail(problem, message, ("FL-KERNEL-010", "FL-MEM-006", "FL-KERNEL-008"))

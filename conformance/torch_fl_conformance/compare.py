@@ -74,43 +74,58 @@ def _same_zero(got: Array, ref: Array) -> Array:
     return np.asarray((got != 0) | (ref != 0) | (np.signbit(got) == np.signbit(ref)))
 
 
+def _equal(got: Array, ref: Array, dtype: DType, signed_zero: bool, flush_out: bool) -> Array:
+    """Which float values equal the rounded answer: T = 0. NaN and infinities of the right sign are equal, too."""
+    with np.errstate(all="ignore"):
+        rounded = round_to(ref, dtype)
+        right = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+        if signed_zero:
+            right = right & _same_zero(got, rounded)
+        if flush_out:  # a flushed result is zero of either sign
+            right = right | ((got == 0) & (ref != 0) & (np.abs(ref) < dtype.min_normal))
+    return np.asarray(right)
+
+
 def _within(
     got: Array, ref: Array, budget: Array, dtype: DType, signed_zero: bool, flush_out: bool
 ) -> tuple[Array, Array]:
     """(right, err/T) of float values against one array of answers."""
+    # float64 holds the difference of two values of a narrower type to far less than T
+    kind = np.result_type(ref, budget, np.float64)
     with np.errstate(all="ignore"):
-        wide = got.astype(np.longdouble)
-        target = ref.astype(np.longdouble)
-        rounded = round_to(ref, dtype).astype(np.longdouble)
+        wide = got.astype(kind)
+        target = ref.astype(kind)
+        size = np.abs(target)
+        finite = np.isfinite(target)
+        rounded = round_to(ref, dtype).astype(kind)
         exact = budget == 0
         error = np.abs(wide - target)
         ratio = np.where(exact, np.where(wide == rounded, 0.0, np.inf), error / np.where(exact, 1, budget))
         right = ratio <= 1
-        ratio = np.where(np.isfinite(target) & np.isfinite(wide), ratio, 0.0)
-        nan = np.isnan(target)
-        right = np.where(nan, np.isnan(wide), right & ~np.isnan(wide))
-        infinite = np.isinf(target)
-        right = np.where(infinite, wide == target, right)
+        ratio = np.where(finite & np.isfinite(wide), ratio, 0.0)
+        right = np.where(finite, right, (wide == target) | (np.isnan(wide) & np.isnan(target)))
         # R3: beyond the largest finite number either that number or the infinity of the right sign fits
-        limit = np.longdouble(dtype.max_finite)
-        near = np.isfinite(target) & ~exact & (np.abs(target) + budget > limit)
-        edge = (np.abs(wide) >= limit) & (np.signbit(wide) == np.signbit(target))
-        right = right | (near & edge)
-        ratio = np.where(near, 0.0, ratio)
+        limit = kind.type(dtype.max_finite)
+        near = finite & ~exact & (size + budget > limit)
+        if near.any():
+            edge = (np.abs(wide) >= limit) & (np.signbit(wide) == np.signbit(target))
+            right = right | (near & edge)
+            ratio = np.where(near, 0.0, ratio)
         if signed_zero:
             right = right & _same_zero(got, rounded)
         if flush_out:  # a flushed result is zero of either sign
-            flushed = np.isfinite(target) & (target != 0) & (np.abs(target) - budget < dtype.min_normal) & (wide == 0)
+            flushed = finite & (target != 0) & (size - budget < dtype.min_normal) & (wide == 0)
             right = right | flushed
             ratio = np.where(flushed, 0.0, ratio)
-    return right, ratio.astype(np.float64)
+    return right, ratio.astype(np.float64, copy=False)
 
 
 def judge(words: Array, expected: Expected, dtype: DType, budget: Array, *, flush_out: bool = False) -> Judgement:
     """Judge one output. `words`: storage words in the output's shape; `budget`: T per element (0 = exact)."""
     ref = expected.ref
     got = from_bits(words, dtype)
-    ratio = np.zeros(ref.shape)
+    ratio: Array | None = None  # where anything has a budget
+    has_budget = dtype.is_float and not (expected.exact or expected.bitwise) and bool(budget.any())
     if dtype.kind == "bool":
         right = words == ref.astype(np.uint8)  # a bool is the byte 0 or 1, nothing else
     elif not dtype.is_float:
@@ -119,55 +134,64 @@ def judge(words: Array, expected: Expected, dtype: DType, budget: Array, *, flus
         right = (words == to_bits(ref.astype(dtype.logical), dtype).reshape(ref.shape)) | (
             np.isnan(ref) & np.isnan(got)
         )
-    else:
-        if expected.exact:
-            budget = np.zeros(ref.shape, np.longdouble)
+    elif has_budget:
         right, ratio = _within(got, ref, budget, dtype, expected.signed_zero, flush_out)
+    else:
+        right = _equal(got, ref, dtype, expected.signed_zero, flush_out)
     for other in expected.alternatives:
-        if dtype.is_float:
+        if ratio is not None:
             also, other_ratio = _within(got, other, budget, dtype, expected.signed_zero, flush_out)
             ratio = np.where(also & ~right, other_ratio, ratio)
+        elif dtype.is_float:
+            also = _equal(got, other, dtype, expected.signed_zero, flush_out)
         else:
             also = got == other
         right = right | also
+    forgiven: Array | None = None  # elements whose distance from the answer says nothing
     if expected.low is not None and expected.high is not None:
         with np.errstate(invalid="ignore"):
-            between = (got >= expected.low) & (got <= expected.high)
-        ratio = np.where(between, 0.0, ratio)
-        right = right | between
+            forgiven = (got >= expected.low) & (got <= expected.high)
+        right = right | forgiven
     if expected.class_only is not None:
-        same = np.isnan(got) == np.isnan(ref)
-        right = np.where(expected.class_only, same, right)
-        ratio = np.where(expected.class_only, 0.0, ratio)
+        right = np.where(expected.class_only, np.isnan(got) == np.isnan(ref), right)
+        forgiven = expected.class_only if forgiven is None else forgiven | expected.class_only
     if expected.accept is not None:
         right = right | expected.accept(got)
     if expected.forbid is not None:
         right = right & ~expected.forbid(got)
     if expected.care is not None:
         right = right | ~expected.care
-        ratio = np.where(expected.care, ratio, 0.0)
+        forgiven = ~expected.care if forgiven is None else forgiven | ~expected.care
+    if ratio is not None and forgiven is not None:
+        ratio = np.where(forgiven, 0.0, ratio)
     return _summary(np.asarray(right), ratio, got, words, expected, budget, dtype)
 
 
 def _summary(
-    right: Array, ratio: Array, got: Array, words: Array, expected: Expected, budget: Array, dtype: DType
+    right: Array, ratio: Array | None, got: Array, words: Array, expected: Expected, budget: Array, dtype: DType
 ) -> Judgement:
     if right.size == 0:
         return Judgement(0.0, None, None)
-    finite = np.where(np.isfinite(ratio), ratio, 0.0)
-    where = np.unravel_index(int(np.argmax(finite)), right.shape)
-    place = tuple(int(i) for i in where)
-    worst = float(finite[where])
+    worst, place = 0.0, None
+    if ratio is not None:
+        finite = np.where(np.isfinite(ratio), ratio, 0.0)
+        place = _index(finite)
+        worst = float(finite[place])
     if right.all():
         return Judgement(worst, place, None)
     wrong = ~right
-    severity = np.where(wrong, np.where(np.isfinite(ratio), ratio, 1e300), -1.0)
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(severity)), right.shape))
-    allowed = np.broadcast_to(budget, right.shape)[index] if dtype.is_float else 0
+    beyond = np.where(np.isfinite(ratio), ratio, 1e300) if ratio is not None else np.ones(right.shape)
+    index = _index(np.where(wrong, beyond, -1.0))
+    allowed = np.broadcast_to(budget, right.shape)[index] if ratio is not None else 0
     got_text = f"byte {int(words[index]):#04x}" if dtype.kind == "bool" else show(got[index])
     exact = "0 (equal to the rounded oracle)" if allowed == 0 else show(allowed)
     mismatch = Mismatch(index, show(expected.ref[index]), got_text, exact, int(wrong.sum()), int(right.size))
     return Judgement(worst, place, mismatch)
+
+
+def _index(values: Array) -> tuple[int, ...]:
+    """Where the largest element is."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
 
 
 def show(value: Any) -> str:

@@ -8,6 +8,7 @@ shared memory is what the driver sealed (sha256 over each block as it came back)
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,7 +58,7 @@ class TensorPlace:
 class Step:
     """One run on the case's blocks: their bytes before it (whole blocks) and the workspace's garbage byte."""
 
-    images: dict[str, bytes]
+    images: Mapping[str, bytes | memoryview]
     workspace_fill: int = 0xA5
 
 

@@ -150,12 +150,14 @@ def stray_write(
     outputs = list(outputs)
     for name, old in before.items():
         here = [entry for entry in outputs if entry[0].block == name and 0 not in entry[2]]
-        now = np.frombuffer(after[name], np.uint8).copy()
+        now = np.frombuffer(after[name], np.uint8)
+        if here:
+            now = now.copy()
         for place, dtype, shape, layout in here:
             target = _elements(now, place, dtype, shape, layout)
             target[...] = _elements(old, place, dtype, shape, layout)
-        changed = np.flatnonzero(now != old)
-        if changed.size:
+        if not np.array_equal(now, old):
+            changed = np.flatnonzero(now != old)
             first = int(changed[0])
             owner = _owner(name, first, list(inputs))
             return Stray(name, first, int(old[first]), int(now[first]), int(changed.size), owner)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch_fl_conformance.shared_memory import SharedMemory
@@ -25,7 +24,8 @@ class Transcript:
     """The row's commands in order, with the bytes that they referred to.
 
     A row is preparation, then cases. The case at hand is replayed alone where it can be: where it names no
-    handle, buffer or gate that an earlier case made.
+    handle, buffer or gate that an earlier case made. Commands are kept as they are given, not copied: nobody
+    changes one that has been executed.
     """
 
     def __init__(self) -> None:
@@ -38,32 +38,35 @@ class Transcript:
         self._prepared = -1  # commands before the first case
         self._case = 0  # where the present case begins
         self._number = 0
+        self._bytes = 0  # in blobs
         self.blobs.clear()
 
     def begin_case(self) -> None:
         """The commands that follow belong to a new case."""
         if self._prepared < 0:
             self._prepared = len(self._all)
-        too_much = sum(map(len, self.blobs.values())) > MOST_BYTES or len(self._all) > MOST_COMMANDS
+        too_much = self._bytes > MOST_BYTES or len(self._all) > MOST_COMMANDS
         if too_much:
             del self._all[self._prepared :]
             kept = {holder[key]["blob"] for holder, key in _regions(self._all)}
             self.blobs = {name: data for name, data in self.blobs.items() if name in kept}
+            self._bytes = sum(map(len, self.blobs.values()))
         self._case = len(self._all)
 
     def add(self, command: Mapping[str, Any], memory: SharedMemory) -> None:
         """Note a command about to be executed, and the input bytes it names."""
         if command.get("do") == "describe" or len(self._all) - self._case > MOST_COMMANDS:
             return
-        noted = copy.deepcopy(dict(command))
-        if command.get("do") != "host_read":
-            for holder, key in list(_regions(noted)):
-                offset, length = holder[key]
-                self._number += 1
-                name = f"blob{self._number}"
-                self.blobs[name] = bytes(memory.view([offset, length]))
-                holder[key] = {"blob": name, "length": length}
-        self._all.append(noted)
+
+        def keep(region: list[int]) -> dict[str, Any]:
+            self._number += 1
+            name = f"blob{self._number}"
+            self.blobs[name] = bytes(memory.view(region))
+            self._bytes += region[1]
+            return {"blob": name, "length": region[1]}
+
+        noted = dict(command)
+        self._all.append(noted if command.get("do") == "host_read" else _replaced(noted, keep))
 
     def commands(self) -> list[dict[str, Any]]:
         """The shortest replayable list that ends with the last command: preparation and case, or the whole row."""
@@ -72,6 +75,23 @@ class Transcript:
             if not _unmade(alone):
                 return alone
         return list(self._all)
+
+
+def _replaced(value: Any, keep: Callable[[list[int]], Any]) -> Any:
+    """`value` with what `keep` makes of each region of input bytes in its place; parts without one stay the same."""
+    changed: dict[Any, Any] = {}
+    for key, entry in value.items() if type(value) is dict else enumerate(value):
+        if key in _INPUT_KEYS and _is_region(entry):
+            changed[key] = keep(entry)
+        elif key == _INPUTS_BY_BLOCK and type(entry) is dict:
+            changed[key] = {block: keep(region) if _is_region(region) else region for block, region in entry.items()}
+        elif type(entry) is dict or type(entry) is list:
+            inner = _replaced(entry, keep)
+            if inner is not entry:
+                changed[key] = inner
+    if not changed:
+        return value
+    return {**value, **changed} if type(value) is dict else [changed.get(at, entry) for at, entry in enumerate(value)]
 
 
 def _regions(value: Any) -> Iterator[tuple[dict[str, Any], str]]:

@@ -208,6 +208,41 @@ def test_a_case_is_replayed_alone_unless_it_needs_an_earlier_one() -> None:
     assert transcript.commands()[1:] == [alloc("shared"), alloc("first"), free("shared"), free("first")]
 
 
+def test_input_bytes_are_kept_wherever_a_command_names_them() -> None:
+    memory = SharedMemory(4096)
+    memory.renew()
+    transcript = Transcript()
+    transcript.begin_case()
+    first, second, third = (memory.place(bytes([byte]) * 9) for byte in (1, 2, 3))
+    command = {
+        "do": "kernel_case", "blocks": [{"name": "x", "bytes": 9, "image": first}, {"name": "y", "bytes": 9}],
+        "results": {"x": memory.room(9)}, "again": [{"images": {"x": second}}], "tensors": {"x": {"sizes": [3, 3]}},
+        "args": [1, {"struct": "s", "fields": {"p": {"memory": third}}}],
+    }  # fmt: skip
+    transcript.add(command, memory)
+    memory.reset()
+    memory.place(bytes(600))
+    noted = transcript.commands()[-1]
+    named = [
+        noted["blocks"][0]["image"], noted["again"][0]["images"]["x"], noted["args"][1]["fields"]["p"]["memory"]
+    ]  # fmt: skip
+    assert [transcript.blobs[blob["blob"]] for blob in named] == [bytes([byte]) * 9 for byte in (1, 2, 3)]
+    assert noted["results"] == command["results"]
+    assert command["blocks"] == [{"name": "x", "bytes": 9, "image": first}, {"name": "y", "bytes": 9}]
+
+
+def test_bytes_of_earlier_cases_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_fl_conformance.transcript.MOST_BYTES", 100)
+    memory = SharedMemory(4096)
+    memory.renew()
+    transcript = Transcript()
+    transcript.add({"do": "host_write", "name": "kept", "mem": memory.place(b"k" * 40)}, memory)
+    for byte in b"abcd":
+        transcript.begin_case()
+        transcript.add({"do": "host_write", "name": "case", "mem": memory.place(bytes([byte]) * 40)}, memory)
+    assert sorted(transcript.blobs.values()) == [b"c" * 40, b"d" * 40, b"k" * 40]
+
+
 # -- the lock between rows ------------------------------------------------
 
 
