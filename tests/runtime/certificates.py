@@ -18,22 +18,28 @@ from torch_fl_reports.writer import assemble
 from tests.reports import honest
 
 
-def registry(folder: Path, **policy: Any) -> Registry:
-    """An empty one that accepts this suite and trusts a fresh key of vendor acme."""
+def registry(folder: Path, vendor: str = "acme", **policy: Any) -> Registry:
+    """An empty one that accepts this suite and trusts a fresh key of one vendor."""
     accepted = Policy.model_validate(current_policy().model_dump(by_alias=True) | policy)
     made = Registry.create(folder / "registry", accepted)
-    made.trust("acme", generate(folder / "acme.key").read_bytes())
+    made.trust(vendor, generate(folder / f"{vendor}.key").read_bytes())
     return made
 
 
 def enter(
-    made: Registry, library: Path, *, age: timedelta = timedelta(minutes=1), waivers: tuple[Waiver, ...] = ()
+    made: Registry,
+    library: Path,
+    *,
+    vendor: str = "acme",
+    age: timedelta = timedelta(minutes=1),
+    waivers: tuple[Waiver, ...] = (),
 ) -> str:
-    """Report, sign and submit a library as acme's product, some time ago; returns its sha256."""
+    """Report, sign and submit a library as a vendor's product, some time ago; returns its sha256."""
     data = library.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     then = datetime.now(timezone.utc) - age
     run = honest.run_data()
+    run["subject"]["vendor"] = vendor
     run["subject"]["files"] = [{"name": library.name, "sha256": digest, "size": len(data)}]
     run["run"] |= {"start": instant_text(then - timedelta(minutes=2)), "end": instant_text(then)}
     rows = honest.rows(run)
@@ -42,7 +48,7 @@ def enter(
             if row["id"] in waiver.rows:
                 row |= {"verdict": "waived", "waiver": waiver.id}
     run["waivers"] = [waiver.model_dump(mode="json", exclude_none=True) for waiver in waivers]
-    envelope = sign(assemble(run, rows), load_signer(made.folder.parent / "acme.key"))
+    envelope = sign(assemble(run, rows), load_signer(made.folder.parent / f"{vendor}.key"))
     decision = made.submit(envelope, {digest}, then)
     assert decision.accepted, decision.reasons
     return digest
