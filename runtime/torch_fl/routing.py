@@ -14,12 +14,12 @@ from torch_fl_spec.registry import Operator, Slot, load_registry
 
 #: Slot kinds and rules by their numbers in bridge/core/operator.h.
 KINDS = ("tensor", "tensor_list", "scalar", "int", "float", "bool", "int_list", "string", "dtype", "rng")
-RULES = ("as is", "dim", "dims", "spatial")
+RULES = ("as is", "dim", "dims", "spatial", "pad", "expand")
 
 #: Slot name -> ATen's name of the argument, where they differ; for one operator as "op slot".
 ARGUMENTS: Mapping[str, str] = {"dims": "dim", "rng": "generator", "aten::flip dims": "dims"}
 
-#: Slot name -> what the host does to its value.
+#: Slot name -> what the host does to its value; for one operator as "op slot".
 SLOT_RULES: Mapping[str, str] = {
     "dim": "dim",
     "dims": "dims",
@@ -28,6 +28,8 @@ SLOT_RULES: Mapping[str, str] = {
     "padding": "spatial",
     "dilation": "spatial",
     "output_padding": "spatial",
+    "pad": "pad",
+    "aten::addmm self": "expand",
 }
 
 #: ATen arguments without a slot that may have any value: they shape the outputs, which is the host's work, or they
@@ -89,12 +91,12 @@ def _type(operator: Operator, name: str | None) -> int:
 
 
 def _slot(operator: Operator, slot: Slot) -> tuple[Any, ...]:
-    argument = ARGUMENTS.get(f"{operator.op} {slot.name}", ARGUMENTS.get(slot.name, slot.name))
+    own = f"{operator.op} {slot.name}"
     return (
         slot.name,
-        argument,
+        ARGUMENTS.get(own, ARGUMENTS.get(slot.name, slot.name)),
         KINDS.index(slot.kind),
-        RULES.index(SLOT_RULES.get(slot.name, "as is")),
+        RULES.index(SLOT_RULES.get(own, SLOT_RULES.get(slot.name, "as is"))),
         _type(operator, slot.type),
         slot.optional,
         slot.scalar,

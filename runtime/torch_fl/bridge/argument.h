@@ -10,13 +10,15 @@ namespace torch_fl {
 
 // Points to what the kernel got; lives as long as that.
 struct Argument {
-  enum class Kind : uint8_t { kNone, kTensor, kNumber, kText };
+  enum class Kind : uint8_t { kNone, kTensor, kNumber, kText, kInteger, kBoolean, kFloating };
   Kind kind = Kind::kNone;
   uint32_t bytes = 0;  // of a text, which need not end with NUL
   union {
     const at::Tensor* tensor = nullptr;
     const at::Scalar* number;
     const char* text;
+    int64_t integer;  // of kBoolean, too
+    double floating;
   };
 };
 
@@ -40,6 +42,26 @@ inline Argument argument(std::string_view text) {
   out.kind = Argument::Kind::kText;
   out.bytes = uint32_t(text.size());
   out.text = text.data();
+  return out;
+}
+
+inline Argument argument(int64_t value) {
+  Argument out;
+  out.kind = Argument::Kind::kInteger;
+  out.integer = value;
+  return out;
+}
+
+inline Argument argument(bool value) {
+  Argument out = argument(int64_t(value));
+  out.kind = Argument::Kind::kBoolean;
+  return out;
+}
+
+inline Argument argument(double value) {
+  Argument out;
+  out.kind = Argument::Kind::kFloating;
+  out.floating = value;
   return out;
 }
 

@@ -128,6 +128,38 @@ void Call::rng(int slot, const std::optional<at::Generator>& generator) noexcept
   generator_ = &generator;
 }
 
+bool Call::plain(int index, const Argument& value, uint32_t dtype) {
+  const Slot& slot = op_.slots[size_t(index)];
+  switch (value.kind) {
+    case Argument::Kind::kNumber:
+      number(index, slot.kind == SlotKind::kTensor ? number_for_tensor(*value.number, dtype)
+                                                   : torch_fl::number(*value.number, dtype));
+      return true;
+    case Argument::Kind::kText:
+      for (const std::string& choice : slot.choices) {
+        if (choice.size() != value.bytes || choice.compare(0, value.bytes, value.text, value.bytes) != 0) continue;
+        text(index, choice.data(), choice.size());
+        return true;
+      }
+      return false;
+    case Argument::Kind::kInteger:
+      integer(index, value.integer);
+      return slot.kind == SlotKind::kInt;
+    case Argument::Kind::kBoolean:
+      boolean(index, value.integer != 0);
+      return slot.kind == SlotKind::kBool;
+    case Argument::Kind::kFloating:
+      floating(index, value.floating);
+      return slot.kind == SlotKind::kFloat;
+    case Argument::Kind::kNone:
+      none(index);
+      return slot.optional;
+    case Argument::Kind::kTensor:
+      break;
+  }
+  return false;
+}
+
 void Call::describe(Described& out, const at::TensorBase& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                     uint32_t flags) {
   Span span = span_of(tensor);

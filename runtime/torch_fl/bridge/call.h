@@ -4,6 +4,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "allocator.h"
+#include "argument.h"
 #include "core/device.h"
 #include "core/route.h"
 #include "dtype.h"
@@ -34,6 +35,8 @@ class Call {
   // The tensor's elements under other sizes and strides, from its first element on.
   void tensor(int slot, const at::TensorBase& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides);
   void tensors(int slot, c10::ArrayRef<at::Tensor> list);  // an undefined one is an absent entry
+  // Anything that is no tensor; `dtype` is the one of the slot's type. False: a value that no kernel takes there.
+  bool plain(int slot, const Argument& value, uint32_t dtype);
 
   // Outputs in order; bind the type variables that they alone show.
   // One that nobody else has seen yet:

@@ -23,35 +23,6 @@ bool keeps_dtype(c10::ScalarType number, c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Bool && number == c10::ScalarType::Bool;
 }
 
-// The choice that the text names; null where it is none.
-const std::string* chosen(const Slot& slot, const Argument& text) {
-  for (const std::string& choice : slot.choices)
-    if (choice.size() == text.bytes && choice.compare(0, choice.size(), text.text, text.bytes) == 0) return &choice;
-  return nullptr;
-}
-
-// Slots that carry no tensor; false where one has a value that no kernel takes.
-bool give_plain(Call& call, const Slot& slot, int index, const Argument& arg, uint32_t dtype) {
-  switch (arg.kind) {
-    case Argument::Kind::kNumber:
-      call.number(index, slot.kind == SlotKind::kTensor ? number_for_tensor(*arg.number, dtype)
-                                                        : number(*arg.number, dtype));
-      return true;
-    case Argument::Kind::kText: {
-      const std::string* choice = chosen(slot, arg);
-      if (choice == nullptr) return false;
-      call.text(index, choice->data(), choice->size());
-      return true;
-    }
-    case Argument::Kind::kNone:
-      call.none(index);
-      return slot.optional;
-    case Argument::Kind::kTensor:
-      break;
-  }
-  return false;
-}
-
 // ---- The shortcut ------------------------------------------------------------------------------------------------
 
 // What run_flat finds out about the tensors of a call; false where they don't lie the same way.
@@ -120,7 +91,7 @@ bool run_flat(const Operator& op, const Argument* args, at::Tensor& out) {
         if (slot.kind == SlotKind::kTensor && !slot.scalar) return false;
         if (slot.kind != SlotKind::kTensor && arg.number->isBoolean() && dtype != FL_DTYPE_BOOL) return false;
       }
-      if (!give_plain(call, slot, i, arg, dtype)) return false;
+      if (!call.plain(i, arg, dtype)) return false;
     } else if (flat.has_number && is_number_tensor(*arg.tensor)) {
       if (!keeps_dtype(*arg.tensor, flat)) return false;
       call.number(i, number_for_tensor(*arg.tensor, dtype));
@@ -234,7 +205,7 @@ bool run_elementwise(const Operator& op, const Argument* args, DtypeRow row, con
     const uint32_t dtype = slot.type.under(row);
     const bool is_tensor = arg.kind == Argument::Kind::kTensor && !is_number_tensor(*arg.tensor);
     if (!is_tensor && (slot.kind != SlotKind::kTensor || arg.kind == Argument::Kind::kNone)) {
-      if (!give_plain(call, slot, i, arg, dtype)) return false;
+      if (!call.plain(i, arg, dtype)) return false;
       continue;
     }
     if (!is_tensor && slot.scalar) {

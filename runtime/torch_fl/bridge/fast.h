@@ -69,10 +69,13 @@ inline at::OptionalScalarRef for_meta(const std::optional<at::Scalar>& value) {
   return value.has_value() ? at::OptionalScalarRef(&*value) : at::OptionalScalarRef();
 }
 
+// Stands for a form that an operator has not got.
+struct None {};
+
 // ---- Pointwise operators -----------------------------------------------------------------------------------------
 
 // Op: at::_ops of the functional form. Row: of the registry's entry, whose slots the arguments fill one by one.
-template <class Op, class Meta, class Row, class Schema = typename Op::schema>
+template <class Op, class Meta, class Row = Op, class Schema = typename Op::schema>
 struct Pointwise;
 
 template <class Op, class Meta, class Row, class First, class... Rest>
@@ -125,14 +128,11 @@ struct Pointwise<Op, Meta, Row, at::Tensor(First, Rest...)> {
       if (args[i].kind != Argument::Kind::kTensor || next == shape.ntensors()) continue;
       operands[i].tensor = &shape.tensor(next++);
       if (dtype == c10::ScalarType::Undefined && op.slots[i].type.is_variable())
-        dtype = operands[i].tensor->scalar_type();
+        dtype = (op.outs[0].is_variable() ? shape.output() : *operands[i].tensor).scalar_type();
     }
     return run_elementwise(op, operands, row_of(fl_dtype(dtype), 0), shape.output(), shape.given());
   }
 };
-
-// Stands for a form that an operator has not got.
-struct None {};
 
 template <class Op, class Inplace, class Out, class Meta, class Row = Op>
 void pointwise(torch::Library& m) {
@@ -142,6 +142,73 @@ void pointwise(torch::Library& m) {
     m.impl(name_of<Inplace>().c_str(), TORCH_FN((&Kernels::template inplace<Inplace>)));
   if constexpr (!std::is_same_v<Out, None>)
     m.impl(name_of<Out>().c_str(), TORCH_FN((&Kernels::template out<Out>)));
+}
+
+// ---- Other operators with a shape function -----------------------------------------------------------------------
+
+// The device of the first of the tensors; raises where another one is elsewhere.
+inline Device& common_device(const char* op, std::initializer_list<const at::Tensor*> tensors) {
+  const c10::Device first = (*tensors.begin())->device();
+  for (const at::Tensor* tensor : tensors)
+    TORCH_CHECK(!tensor->defined() || tensor->device() == first, op,
+                ": Expected all tensors to be on the same device, but found at least two devices, ", first, " and ",
+                tensor->device(), "!");
+  return device_of(first);
+}
+
+inline void give_output(Call& call, const at::Tensor& out, bool given) {
+  if (given)
+    call.given_output(out);
+  else
+    call.output(out);
+}
+
+// Run: a struct with `static bool run(const Operator&, const at::Tensor& out, bool given, args...)`, which builds the
+// call and submits it; false: no kernel takes it.
+template <class Op, class Meta, class Run, class Schema = typename Op::schema>
+struct Structured;
+
+template <class Op, class Meta, class Run, class First, class... Rest>
+struct Structured<Op, Meta, Run, at::Tensor(First, Rest...)> {
+  static at::Tensor functional(First first, Rest... rest) {
+    if (const Operator* op = entry_of<Op>()) {
+      Shaped<Meta> shape;
+      shape.meta(for_meta(first), for_meta(rest)...);
+      if (Run::run(*op, shape.output(), /*given=*/false, first, rest...)) return shape.output();
+    }
+    return stepped_down<Op>(first, rest...).back().toTensor();
+  }
+
+  template <class Inplace>
+  static at::Tensor& inplace(at::Tensor& self, Rest... rest) {
+    if (const Operator* op = entry_of<Op>()) {
+      Shaped<Meta> shape(Form::kInplace, self);
+      shape.meta(for_meta(self), for_meta(rest)...);
+      if (Run::run(*op, self, /*given=*/true, self, rest...)) return self;
+    }
+    stepped_down<Inplace>(self, rest...);
+    return self;
+  }
+
+  template <class Out>
+  static at::Tensor& out(First first, Rest... rest, at::Tensor& out) {
+    if (const Operator* op = entry_of<Op>()) {
+      Shaped<Meta> shape(Form::kOut, out);
+      shape.meta(for_meta(first), for_meta(rest)...);
+      if (Run::run(*op, out, /*given=*/true, first, rest...)) return out;
+    }
+    stepped_down<Out>(first, rest..., out);
+    return out;
+  }
+};
+
+template <class Op, class Inplace, class Out, class Meta, class Run>
+void structured(torch::Library& m) {
+  using Kernels = Structured<Op, Meta, Run>;
+  m.impl(name_of<Op>().c_str(), TORCH_FN((&Kernels::functional)));
+  if constexpr (!std::is_same_v<Inplace, None>)
+    m.impl(name_of<Inplace>().c_str(), TORCH_FN((&Kernels::template inplace<Inplace>)));
+  m.impl(name_of<Out>().c_str(), TORCH_FN((&Kernels::template out<Out>)));
 }
 
 }  // namespace torch_fl::fast

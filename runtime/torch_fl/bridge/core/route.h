@@ -19,6 +19,8 @@ struct Counters {
   std::atomic<uint64_t> cpu{0};          // computed on the host
   std::atomic<uint64_t> errors{0};       // raised
   std::atomic<uint64_t> bytes_moved{0};  // between device and host, by the CPU tier
+  // Of the general lane: whether the outputs' sizes, strides and dtypes were known from an earlier call like this one.
+  std::atomic<uint64_t> shape_hits{0}, shape_misses{0};
 };
 
 // Process-wide wishes of the user; read on every call, changed rarely.

@@ -1,0 +1,36 @@
+// Shape functions of pointwise operators for which torch has no structured one, in the same form.
+#pragma once
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+
+namespace torch_fl::shape {
+
+// One operand; the output has its dtype.
+struct Unary : at::TensorIteratorBase {
+  void meta(const at::Tensor& self) { build_borrowing_unary_op(maybe_get_output(), self); }
+};
+
+// One operand of any dtype; the output is bool, or an out= tensor of any dtype.
+struct UnaryTest : at::TensorIteratorBase {
+  void meta(const at::Tensor& self);
+};
+
+// Two operands of any dtypes, 0-dimensional CPU tensors among them; the output is bool, or an out= tensor of any dtype.
+struct Comparison : at::TensorIteratorBase {
+  void meta(const at::Tensor& self, const at::Tensor& other) {
+    build_borrowing_comparison_op(maybe_get_output(), self, other);
+  }
+};
+
+struct Relu : at::TensorIteratorBase {
+  void meta(const at::Tensor& self) {
+    TORCH_CHECK(self.scalar_type() != at::kBool, "Boolean inputs not supported for relu");
+    build_borrowing_unary_op(maybe_get_output(), self);
+  }
+};
+
+struct Where : at::TensorIteratorBase {
+  void meta(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other);
+};
+
+}  // namespace torch_fl::shape
