@@ -6,16 +6,20 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: certify test twins lint format install clean
+.PHONY: certify test twins bridge lint format install clean
 
 certify: $(INSTALLED)
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ci/certify.sh $(VENDOR) -n $(WORKERS) $(CERTIFY_ARGS)
 
-test: $(INSTALLED)
+test: $(INSTALLED) bridge
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" pytest -n $(WORKERS) $(TEST_ARGS)
 
 twins: $(INSTALLED)
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" pytest tests/twins -n $(WORKERS) --all-twins $(TEST_ARGS)
+
+# To torch; `import torch_fl` builds it too, but this says so where it can be seen.
+bridge: $(INSTALLED)
+	@$(VENV)/bin/torch-fl build
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

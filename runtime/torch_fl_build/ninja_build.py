@@ -76,7 +76,7 @@ class NinjaBuild:
         _write_changed(self._work, self._files)
         (self._work / "build.ninja").write_text(self._ninja_file(), encoding="utf-8")
         command = [_ninja(), "-C", str(self._work), "-j", str(_jobs())]
-        with self.log.open("w", encoding="utf-8") as log:
+        with self.log.open("w", buffering=1, encoding="utf-8") as log:
             log.write(f"{self.torch_name}\n{self._compiler.version()}\n")
             with subprocess.Popen(
                 command,
