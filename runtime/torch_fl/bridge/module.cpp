@@ -2,6 +2,8 @@
 //
 // Functions that may wait, or that may be the first to look for devices, run without the GIL; their failures become the
 // Python exceptions that torch itself would raise.
+#include <dlfcn.h>
+
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -51,8 +53,16 @@ std::vector<Vendor*>& vendors() {
   return leaked;
 }
 
+// Python unloads what it has loaded when it ends, and tensors that end later still call their vendor.
+void keep_loaded(const Vendor& vendor) {
+  Dl_info library;
+  if (dladdr(reinterpret_cast<void*>(vendor.device.open), &library) != 0)
+    dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 int add_vendor_at(uint64_t root, uint64_t pinned, uint64_t fault) {
   Vendor& vendor = add_vendor(table_at<fl_plugin>(root), table_at<fl_pinned_api>(pinned), table_at<fl_fault_api>(fault));
+  keep_loaded(vendor);
   if (static_cast<size_t>(vendor.index) == vendors().size()) vendors().push_back(&vendor);
   return vendor.index;
 }

@@ -227,18 +227,18 @@ class PinnedAllocator final : public at::HostAllocator {
   at::Stat live_blocks_, live_bytes_, all_blocks_, all_bytes_;
 };
 
-PinnedAllocator* const the_allocator = [] {
+PinnedAllocator* const the_pinned_allocator = [] {
   auto* made = new PinnedAllocator;  // never destroyed: tensors outlive static destructors
   at::setHostAllocator(kFl, made);
   return made;
 }();
 
-void release_pinned(void* block) { the_allocator->release(static_cast<PinnedBlock*>(block)); }
+void release_pinned(void* block) { the_pinned_allocator->release(static_cast<PinnedBlock*>(block)); }
 
 }  // namespace
 
-at::HostAllocator& pinned_allocator() { return *the_allocator; }
-bool is_pinned(const void* pointer) { return the_allocator->owns(pointer); }
-bool pinned_record(const void* pointer, Stream& stream) { return the_allocator->record(pointer, stream); }
+at::HostAllocator& pinned_allocator() { return *the_pinned_allocator; }
+bool is_pinned(const void* pointer) { return the_pinned_allocator->owns(pointer); }
+bool pinned_record(const void* pointer, Stream& stream) { return the_pinned_allocator->record(pointer, stream); }
 
 }  // namespace torch_fl
