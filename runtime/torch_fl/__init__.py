@@ -3,4 +3,78 @@
     import torch, torch_fl
     torch_fl.list_devices()
     torch.randn(3, 3, device="fl:0")
+
+Importing registers the device type `fl` and the module `torch.fl` with torch; it compiles the bridge to this torch
+where it has not been compiled yet (`torch-fl build` does it ahead), and looks for no device: the first use does. Raises
+ImportError where torch is of another version, another backend has the one place that torch keeps for such, or the
+bridge cannot be built; its text says what to do.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch_fl_build import BridgeUnavailable, load, sources, supported
+from torch_fl_spec import __version__
+
+if TYPE_CHECKING:
+    from torch_fl.config import ConfigError
+    from torch_fl.device_record import DeviceList, DeviceRecord, Probe, ProbeReport
+    from torch_fl.devices import DeviceWarning, list_devices, probe_report
+    from torch_fl.fallback import FallbackWarning
+
+__all__ = [
+    "BridgeUnavailable",
+    "ConfigError",
+    "DeviceList",
+    "DeviceRecord",
+    "DeviceWarning",
+    "FallbackWarning",
+    "Probe",
+    "ProbeReport",
+    "__version__",
+    "list_devices",
+    "probe_report",
+]
+
+#: Where the names above that are not here come from; their modules are imported when they are first asked for.
+_HOMES = {
+    "ConfigError": "config",
+    "DeviceList": "device_record",
+    "DeviceRecord": "device_record",
+    "DeviceWarning": "devices",
+    "FallbackWarning": "fallback",
+    "Probe": "device_record",
+    "ProbeReport": "device_record",
+    "list_devices": "devices",
+    "probe_report": "devices",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'torch_fl' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"torch_fl.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _start() -> None:
+    supported.check()
+    from torch_fl import _register
+
+    try:
+        _register.refuse_taken()
+        load.built(sources.bridge())
+        _register.register()
+    except RuntimeError as error:
+        raise ImportError(f"torch_fl: {error}") from None
+
+
+_start()

@@ -79,8 +79,10 @@ def _build_locked(
 
 
 def _work_key(sources: Sources, using: compiler.Compiler) -> str:
-    """Objects can be used again only for the same checkout, torch, Python, flags and compiler."""
-    return digest({}, str(sources.folder.resolve()), sources.module, cache.identity({}), using.fingerprint)[:16]
+    """Objects can be used again, also by another checkout, for the same torch, Python, flags and compiler."""
+    import torch
+
+    return digest({}, torch.__file__, sources.module, cache.identity({}), using.fingerprint)[:16]
 
 
 def _publish(module: Path, log: Path, target: Path) -> None:
