@@ -42,6 +42,31 @@ def names(wheel: Path) -> set[str]:
     return set(zipfile.ZipFile(wheel).namelist())
 
 
+def test_a_prebuilt_bridge_comes_along_in_a_wheel_of_its_platform(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "build", "__pycache__", "tests", "torch-fl-report"))
+    module = tree / "runtime" / "torch_fl" / "prebuilt" / "_bridge-id.so"
+    module.parent.mkdir()
+    module.write_bytes(b"a module")
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        ".",
+        str(tree),
+        cwd=tmp_path,
+    )
+    (built,) = tmp_path.glob("*.whl")
+    assert "torch_fl/prebuilt/_bridge-id.so" in zipfile.ZipFile(built).namelist()
+    assert f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in built.name
+    assert "-none-any" not in built.name
+
+
 def install(wheel: Path, folder: Path) -> dict[str, str]:
     """An environment in which a fresh installation below `folder` comes before the checkout, with caches of its own."""
     target = folder / "site"
