@@ -18,10 +18,12 @@ from torch_fl_build import BridgeUnavailable, load, sources, supported
 from torch_fl_spec import __version__
 
 if TYPE_CHECKING:
+    from torch_fl._bridge import host_waits
     from torch_fl.config import ConfigError
     from torch_fl.device_record import DeviceList, DeviceRecord, Probe, ProbeReport
     from torch_fl.devices import DeviceWarning, list_devices, probe_report
     from torch_fl.fallback import FallbackWarning
+    from torch_fl.routing import counters, reset_counters, supports
 
 __all__ = [
     "BridgeUnavailable",
@@ -33,8 +35,12 @@ __all__ = [
     "Probe",
     "ProbeReport",
     "__version__",
+    "counters",
+    "host_waits",
     "list_devices",
     "probe_report",
+    "reset_counters",
+    "supports",
 ]
 
 #: Where the names above that are not here come from; their modules are imported when they are first asked for.
@@ -46,8 +52,12 @@ _HOMES = {
     "FallbackWarning": "fallback",
     "Probe": "device_record",
     "ProbeReport": "device_record",
+    "counters": "routing",
+    "host_waits": "_bridge",
     "list_devices": "devices",
     "probe_report": "devices",
+    "reset_counters": "routing",
+    "supports": "routing",
 }
 
 
