@@ -14,6 +14,8 @@ Arg = Any  # int | None | str | handle object | one of the dicts made here
 
 def encode(value: Arg) -> Any:
     """The JSON form of one argument, containers included."""
+    if value is None or type(value) is int or type(value) is dict:
+        return value
     if isinstance(value, str):
         return {"ref": value}
     if isinstance(value, (list, tuple)):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from torch_fl_spec import abi as header
 from torch_fl_spec.abi import status_name
 
-from torch_fl_conformance.arguments import Arg, encode
+from torch_fl_conformance.arguments import Arg
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.failures import DriverError, RuleViolated
 from torch_fl_conformance.handles import Block, CallResult, Event, HostBuffer, Stream
+from torch_fl_conformance.moves import SYNC_NS, call_command
 
 Kept = TypeVar("Kept", Block, Event, HostBuffer, Stream)
 
-SYNC_NS = 20_000_000_000  # below the watchdog, so that work which never completes is a failure with a name
 _ALWAYS = object()
 
 
@@ -32,7 +33,7 @@ def abi_call(
     fl_error of 1024 bytes, None for NULL, or {"capacity": n, "size": n?, "kind": n?}. timeout: seconds that
     the call may take beyond the watchdog's. For `thread` use Abi.queue.
     """
-    command: dict[str, Any] = {"do": "call", "fn": fn, "args": [encode(value) for value in args]}
+    command = call_command(fn, *args)
     if err is not _ALWAYS:
         command["err"] = err
     if thread is not None:
@@ -40,12 +41,11 @@ def abi_call(
     return result_of(fn, driver.execute(command, timeout))
 
 
-def result_of(fn: str, raw: dict[str, Any]) -> CallResult:
+def result_of(fn: str, raw: Mapping[str, Any]) -> CallResult:
     """The driver's answer to a call as a CallResult."""
     if "error" in raw:
         raise DriverError(f"{fn}: {raw['error']}")
-    names = ("status", "err", "outs", "untouched", "intact", "seconds")
-    return CallResult(fn, *(raw[name] for name in names))
+    return CallResult(fn, raw["status"], raw["err"], raw["outs"], raw["untouched"], raw["intact"], raw["seconds"])
 
 
 class Calls:
@@ -71,18 +71,20 @@ class Calls:
             self.refuse(result, status)
         return result
 
+    def succeeded(self, fn: str, raw: Mapping[str, Any]) -> CallResult:
+        """The result of a call that must have returned FL_OK, from the driver's answer."""
+        result = result_of(fn, raw)
+        if result.status != header.FL_OK:
+            self.refuse(result)
+        return result
+
     def refuse(self, result: CallResult, expected: int = header.FL_OK) -> NoReturn:
         """Fail the row because a call returned something else than it had to."""
         raise RuleViolated(f"{result}, expected {status_name(expected)}", {"call": result.fn})
 
     def queue(self, thread: str, fn: str, *args: Arg, err: Any = _ALWAYS) -> None:
         """Append a call to the driver's thread of that name, which runs its calls in order."""
-        command: dict[str, Any] = {
-            "do": "call",
-            "fn": fn,
-            "args": [encode(v) for v in args],
-            "thread": thread,
-        }
+        command = {**call_command(fn, *args), "thread": thread}
         if err is not _ALWAYS:
             command["err"] = err
         self.driver.execute(command)
@@ -104,7 +106,8 @@ class Calls:
         """The handle is destroyed or freed by other means than this object's."""
         self._live.pop(handle.ref, None)
 
-    def _keep(self, handle: Kept) -> Kept:
+    def keep(self, handle: Kept) -> Kept:
+        """Release the handle after the row."""
         self._live[handle.ref] = handle
         return handle
 

@@ -15,6 +15,7 @@ from torch_fl_spec import abi as header
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, HostBuffer, Stream
+from torch_fl_conformance.moves import first_difference
 from torch_fl_conformance.row import Row
 
 SIZES = (1, 13, 4096, 65_537, (2 << 20) + 5)
@@ -88,7 +89,7 @@ def _ordered(row: Row, abi: Abi, route: Route, size: int, bytes_: list[int], by_
         got == bytes([expected]) * size,
         f"a copy did not run in its place in the stream, or was not complete when told so: {route}",
         waited_by="event" if by_event else "stream",
-        index=next((index for index, byte in enumerate(got) if byte != expected), -1),
+        index=first_difference(got, bytes([expected]) * size),
         expected=expected,
         got=got[:8].hex(),
     )

@@ -5,7 +5,8 @@ stdout and stderr belong to whatever the plugin prints. Bulk bytes live in one s
 Messages are {"token", "command"}: {"do": "prepare"}, answered once everything but the plugin is loaded; {"do":
 "load", ...arguments of Session}, answered by {"ok": {"state_changed": what of the process loading and the query have
 changed}} or {"refused": [reasons]}; then commands, answered by {"ok":
-result}, or by {"error": traceback} when Python's side failed. Each answer repeats its command's token.
+result}, or by {"error": traceback} when Python's side failed. {"do": "batch", "commands": [...]} is answered by the
+list of results. Each answer repeats its command's token.
 """
 
 from __future__ import annotations
@@ -85,12 +86,27 @@ def refuse_oracles() -> None:
 
 
 def answer(session: Any, command: dict[str, Any]) -> dict[str, Any]:
-    """Execute one command; Python's own failures become an answer, not an exit."""
+    """Execute one command, or a batch; Python's own failures become an answer, not an exit."""
     from torch_fl_spec.loader import PluginRefused
 
+    if command["do"] == "batch":
+        return _batch(session, command["commands"])
     try:
         return {"ok": session.execute(command)}
     except PluginRefused as refusal:
         return {"refused": list(refusal.reasons)}
     except Exception:
         return {"error": traceback.format_exc()}
+
+
+def _batch(session: Any, commands: list[dict[str, Any]]) -> dict[str, Any]:
+    """Answer with the results of commands in order, up to the first call that does not return FL_OK."""
+    results = []
+    for command in commands:
+        reply = answer(session, command)
+        if "ok" not in reply:
+            return reply
+        results.append(reply["ok"])
+        if reply["ok"].get("status", 0):
+            break
+    return {"ok": results}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -135,11 +134,21 @@ class Driver:
         PluginRefused when a fresh process had to be started and the plugin did not load.
         """
         self.start()
+        return self._exchange(self._noted(command), self.config.watchdog + (timeout or 0.0))
+
+    def execute_all(self, commands: Sequence[Mapping[str, Any]], timeout: float = 0.0) -> list[Any]:
+        """Run commands in one exchange and return their results; it ends behind the first call that is not FL_OK."""
+        self.start()
+        noted = [self._noted(command) for command in commands]
+        return list(self._exchange({"do": "batch", "commands": noted}, self.config.watchdog + timeout))
+
+    def _noted(self, command: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The command with its number, entered into the transcript."""
         if command.get("do") != "describe":
             self._number += 1
             command = {**command, "number": f"{self._row}:{self._number}"}
         self.transcript.add(command, self.memory)
-        return self._exchange(command, self.config.watchdog + (timeout or 0.0))
+        return command
 
     def start(self) -> None:
         """Start the process and load the plugin, unless it is running."""
@@ -218,7 +227,7 @@ class Driver:
     def _exchange(self, command: Mapping[str, Any], seconds: float) -> Any:
         process = self._process
         assert process is not None
-        token = secrets.token_hex(8)
+        token = os.urandom(8).hex()
 
         def alive() -> bool:
             self._limit_printed()

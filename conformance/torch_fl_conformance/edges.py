@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch_fl_spec import abi as header
 
-from torch_fl_conformance.calls import SYNC_NS
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, Event, Gate, HostBuffer, Stream
+from torch_fl_conformance.moves import SYNC_NS, Moves
 from torch_fl_conformance.ordering import eventually, still_pending
 from torch_fl_conformance.payload import WORD, Affine, Words, affine, words_of
 from torch_fl_conformance.row import Row
@@ -97,10 +97,12 @@ class Bench:
     def reset(self) -> None:
         """Fresh noise in every buffer, the same in the model."""
         self.model = {name: self.rng.integers(0, 2**32, WORDS, dtype=np.uint32) for name in (*self.blocks, *self.hosts)}
+        moves = Moves(self.abi)
         for name, buffer in self.hosts.items():
-            self.abi.write(buffer, self.model[name].tobytes())
+            moves.write(buffer, self.model[name].tobytes())
         for name, block in self.blocks.items():
-            self.abi.upload(self._home(name), block, self.model[name].tobytes())
+            moves.upload(self._home(name), block, self.model[name].tobytes())
+        moves.run()
 
     def _home(self, name: str) -> Stream:
         if name.startswith("far") and self.far is not None:
@@ -183,11 +185,14 @@ class Bench:
 
     def compare(self, cell: Cell) -> None:
         """Every buffer against the model."""
-        for name, expected in self.model.items():
+        moves = Moves(self.abi)
+        for name in self.model:
             if name in self.hosts:
-                got = words_of(self.abi.read(self.hosts[name]))
+                moves.read(self.hosts[name])
             else:
-                got = words_of(self.abi.download(self._home(name), self.blocks[name]))
+                moves.download(self._home(name), self.blocks[name])
+        for (name, expected), data in zip(self.model.items(), moves.run(), strict=True):
+            got = words_of(data)
             wrong = np.flatnonzero(got != expected)
             if len(wrong):
                 index = int(wrong[0])

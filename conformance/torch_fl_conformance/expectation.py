@@ -33,7 +33,7 @@ def elements(problem: Problem, variation: int = 0) -> dict[str, Array]:
             spots = rng.permutation(flat.size)[: max(flat.size // 3, min(flat.size // 2, 4), 1)]
             flat[spots] = np.resize(unserved, spots.size)  # in their order: few spots have the first ones
             core = flat.reshape(core.shape)
-        made[tensor.name] = np.broadcast_to(core, tensor.shape)
+        made[tensor.name] = np.broadcast_to(core, tensor.shape) if tensor.repeat else core
     return made
 
 
@@ -55,7 +55,9 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
     for out in structure.outs:
         answer = answers[out.name]
         shape = out.shape
-        answer.ref = np.broadcast_to(np.asarray(answer.ref), shape)
+        answer.ref = np.asarray(answer.ref)
+        if answer.ref.shape != shape:
+            answer.ref = np.broadcast_to(answer.ref, shape)
         answer.signed_zero = operator.signed_zero
         used = {tensor.draw.regime for tensor in structure.inputs if tensor.draw}
         answer.repeated = any(is_repeated(regime) for regime in used)

@@ -17,10 +17,11 @@ from typing import Any
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out, struct, task
-from torch_fl_conformance.calls import SYNC_NS, table_of
+from torch_fl_conformance.calls import table_of
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.handles import Block, Event, Gate, HostBuffer, Stream
 from torch_fl_conformance.kernel_calls import KernelCalls
+from torch_fl_conformance.moves import SYNC_NS
 
 _RELEASE_ORDER = (Event, Stream, Block, HostBuffer)
 
@@ -50,14 +51,14 @@ class Abi(KernelCalls):
         name = self.driver.name("s")
         args = struct("fl_stream_create_args", {"priority": priority})
         self.ok("stream.create", device, args, out("fl_stream", save=name))
-        return self._keep(Stream(name, device))
+        return self.keep(Stream(name, device))
 
     def event(self, device: str = "d0", timing: bool = False) -> Event:
         """Create an event."""
         name = self.driver.name("e")
         args = struct("fl_event_create_args", {"flags": header.FL_EVENT_TIMING if timing else 0})
         self.ok("event.create", device, args, out("fl_event", save=name))
-        return self._keep(Event(name, device))
+        return self.keep(Event(name, device))
 
     def destroy(self, handle: Stream | Event) -> None:
         """Destroy a stream or an event."""

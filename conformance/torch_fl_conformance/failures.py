@@ -97,7 +97,10 @@ def exit_text(code: int) -> str:
 
 
 def command_text(command: Mapping[str, Any]) -> str:
-    """The few words of a driver command that tell which call it was."""
+    """The few words of a driver command that tell which call it was; of a batch, which calls it may have been."""
+    if command.get("do") == "batch":
+        calls = [inner for inner in command["commands"] if inner.get("do") == "call"] or command["commands"]
+        return " or ".join(dict.fromkeys(map(command_text, calls)))
     words = [str(command.get("do", "?"))]
     words += [str(command[key]) for key in ("fn", "op", "variant", "name") if isinstance(command.get(key), str)]
     return " ".join(words)

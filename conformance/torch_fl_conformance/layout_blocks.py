@@ -103,9 +103,9 @@ def _elements(block: Array, place: Place, dtype: DType, shape: tuple[int, ...], 
     """A view of a tensor's storage words inside a block's bytes, writable when these are."""
     if 0 in shape:
         return np.empty(shape, dtype.storage)
-    end = place.offset + layout.span(shape) * dtype.size
-    words = block[place.offset : end].view(dtype.storage)
-    return np.lib.stride_tricks.as_strided(words, shape, [s * dtype.size for s in layout.strides])
+    steps = [step * dtype.size for step in layout.strides]
+    view: Array = np.ndarray(shape, dtype.storage, block.data, place.offset, steps)
+    return view
 
 
 def fill_blocks(blocks: Blocks, poison: int) -> dict[str, Array]:

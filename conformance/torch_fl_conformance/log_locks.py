@@ -11,10 +11,11 @@ from typing import Any
 
 from torch_fl_spec import abi as header
 
-from torch_fl_conformance.arguments import encode, out, struct
+from torch_fl_conformance.arguments import out, struct
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import Gate
+from torch_fl_conformance.moves import call_command
 from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.row import Row
 
@@ -82,11 +83,13 @@ def _race(
     queued = {"holder": 0, "logger": 0}
     gates = [_hold_back(abi, thread) for thread in queued] if held_back else []
     queued = {thread: len(gates) // 2 for thread in queued}
+    commands = []
     for _ in range(rounds):
         for thread, calls, lock in (("holder", holder, True), ("logger", logger, False)):
-            for call in calls(abi.driver.name(thread)):
-                _queue(abi, thread, call, lock)
-                queued[thread] += 1
+            made = calls(abi.driver.name(thread))
+            commands += [_queued(thread, call, lock) for call in made]
+            queued[thread] += len(made)
+    abi.driver.execute_all(commands)
     for gate in gates:
         gate.open()
     for thread, count in queued.items():
@@ -105,9 +108,9 @@ def _hold_back(abi: Abi, thread: str) -> Gate:
     return gate
 
 
-def _queue(abi: Abi, thread: str, call: Call, lock: bool) -> None:
-    command = {"do": "call", "fn": call[0], "args": [encode(value) for value in call[1:]], "thread": thread}
-    abi.driver.execute({**command, "log_lock": HELD_SECONDS if lock else False})
+def _queued(thread: str, call: Call, lock: bool) -> dict[str, Any]:
+    """The command that queues a call on a thread; lock: it is made under the lock."""
+    return {**call_command(*call), "thread": thread, "log_lock": HELD_SECONDS if lock else False}
 
 
 def _failing_stream(row: Row, abi: Abi) -> None:
@@ -115,11 +118,10 @@ def _failing_stream(row: Row, abi: Abi) -> None:
     stream, block = abi.stream(), abi.alloc("d0", 64)
     abi.ok("fault.delay_next", stream, 2_000_000)
     abi.ok("fault.fail_next", stream, header.FL_ASYNC_FAILURE)
-    for _ in range(25):
-        _queue(abi, "holder", ("stream.query", stream), lock=True)
+    queries = [_queued("holder", ("stream.query", stream), lock=True)] * 25
+    abi.driver.execute_all(queries)
     abi.call("memory.fill", stream, block, 0, 1, 1, 64)
-    for _ in range(25):
-        _queue(abi, "holder", ("stream.query", stream), lock=True)
+    abi.driver.execute_all(queries)
     _, pending = abi.join("holder", 20.0)
     row.check(not pending, REASON, call="stream.query of a stream that fails")
     abi.call("stream.sync", stream, 20_000_000_000, timeout=20.0)

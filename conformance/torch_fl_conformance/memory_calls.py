@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_fl_spec import abi as header
-
-from torch_fl_conformance.arguments import Arg, host, out, struct
+from torch_fl_conformance.arguments import out, struct
 from torch_fl_conformance.calls import Calls
 from torch_fl_conformance.handles import Block, HostBuffer, Stream
+from torch_fl_conformance.moves import Moves, copy_args
 
 
 class MemoryCalls(Calls):
@@ -24,7 +23,7 @@ class MemoryCalls(Calls):
         name = self.driver.name("b")
         fields = {"bytes": size, "alignment": alignment}
         base = self.ok("memory.alloc", device, struct("fl_mem_alloc_args", fields), out("uint64_t", save=name)).value
-        return self._keep(Block(name, device, size, base))
+        return self.keep(Block(name, device, size, base))
 
     def free(self, block: Block) -> None:
         """Give an allocation back."""
@@ -38,25 +37,16 @@ class MemoryCalls(Calls):
         if guard:
             command["guard"] = True
         self.driver.execute(command)
-        return self._keep(HostBuffer(name, size))
+        return self.keep(HostBuffer(name, size))
 
     def write(self, buffer: HostBuffer, data: bytes, offset: int = 0) -> None:
         """Store bytes in a host buffer, from the driver's own thread."""
-        command: dict[str, Any] = {"do": "host_write", "name": buffer.ref, "offset": offset}
-        if len(data) <= 4096:
-            self.driver.execute({**command, "data": data.hex()})
-        else:
-            self.driver.execute({**command, "mem": self.driver.place(data)})
+        Moves(self).write(buffer, data, offset).run()
 
     def read(self, buffer: HostBuffer, offset: int = 0, size: int | None = None) -> bytes:
         """Bytes of a host buffer as they are now."""
-        length = buffer.bytes - offset if size is None else size
-        command: dict[str, Any] = {"do": "host_read", "name": buffer.ref, "offset": offset, "bytes": length}
-        if length <= 4096:
-            return bytes.fromhex(self.driver.execute(command)["data"])
-        region = self.driver.room(length)
-        self.driver.execute({**command, "mem": region})
-        return bytes(self.driver.view(region))
+        (data,) = Moves(self).read(buffer, offset, size).run()
+        return data
 
     def fill(
         self,
@@ -71,24 +61,16 @@ class MemoryCalls(Calls):
         times = (block.bytes - offset) // width if count is None else count
         self.ok("memory.fill", stream, block, offset, pattern, width, times)
 
+    @staticmethod
     def copy_args(
-        self,
         target: Block | HostBuffer,
         source: Block | HostBuffer,
         size: int | None = None,
         target_offset: int = 0,
         source_offset: int = 0,
     ) -> dict[str, Any]:
-        """fl_copy_args for `size` bytes (default: as many as both sides hold)."""
-        room = min(target.bytes - target_offset, source.bytes - source_offset)
-        fields: dict[str, Arg] = {"bytes": room if size is None else size}
-        for side, end, offset in (("dst", target, target_offset), ("src", source, source_offset)):
-            on_device = isinstance(end, Block)
-            fields[f"{side}_space"] = header.FL_SPACE_DEVICE if on_device else header.FL_SPACE_HOST
-            fields[f"{side}_device"] = end.device if isinstance(end, Block) else None
-            fields[f"{side}_base"] = end if on_device else host(end)
-            fields[f"{side}_offset"] = offset
-        return struct("fl_copy_args", fields)
+        """See moves.copy_args."""
+        return copy_args(target, source, size, target_offset, source_offset)
 
     def copy(
         self,
@@ -104,19 +86,11 @@ class MemoryCalls(Calls):
 
     def upload(self, stream: Stream, block: Block, data: bytes, offset: int = 0) -> None:
         """Copy bytes into a block and wait."""
-        buffer = self.host_buffer(len(data))
-        self.write(buffer, data)
-        self.copy(stream, block, buffer, len(data), target_offset=offset)
-        self.sync(stream)
-        self.release_host(buffer)
+        Moves(self).upload(stream, block, data, offset).run()
 
     def download(self, stream: Stream, block: Block, offset: int = 0, size: int | None = None) -> bytes:
         """Copy a block's bytes back behind all earlier work of the stream, and wait."""
-        buffer = self.host_buffer(block.bytes - offset if size is None else size)
-        self.copy(stream, buffer, block, buffer.bytes, source_offset=offset)
-        self.sync(stream)
-        data = self.read(buffer)
-        self.release_host(buffer)
+        (data,) = Moves(self).download(stream, block, offset, size).run()
         return data
 
     def release_host(self, buffer: HostBuffer) -> None:

@@ -31,12 +31,15 @@ class Operands:
     def __getitem__(self, slot: str) -> Array:
         """The operand in the oracle's wide type, in the output's shape."""
         value = self.values[slot]
-        kind = wide_type(self.dtype) if self.dtype.is_float else np.int64
-        return np.broadcast_to(np.asarray(value).astype(kind), self.shape)
+        return self._in_shape(value, wide_type(self.dtype) if self.dtype.is_float else np.int64)
 
     def double(self, slot: str) -> Array:
         """The operand in float64: for operations that IEEE arithmetic rounds exactly."""
-        return np.broadcast_to(np.asarray(self.values[slot]).astype(np.float64), self.shape)
+        return self._in_shape(self.values[slot], np.float64)
+
+    def _in_shape(self, value: Any, kind: type[np.generic]) -> Array:
+        array = np.asarray(value).astype(kind)
+        return array if array.shape == self.shape else np.broadcast_to(array, self.shape)
 
 
 Oracle = Callable[[Operands], "Expected | Array"]

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.handles import CallResult, Stream
+from torch_fl_conformance.handles import Stream
+from torch_fl_conformance.moves import call_command, copy_args
 from torch_fl_conformance.row import Row
 
 WINDOW_SECONDS = 0.003
 ROUND_TRIPS = 12
+CANARY_NS = 1_000_000_000  # for one round trip
 GATED = "gated"
 """Label of a row in which an order was checked behind a closed gate."""
 
@@ -86,6 +88,12 @@ class _TripsOnDevice:
         self.stream: Stream = abi.stream(device)
         self.block = abi.alloc(device, 64)
         self.buffer = abi.host_buffer(64)
+        there, back = copy_args(self.block, self.buffer), copy_args(self.buffer, self.block)
+        self.trip = [
+            call_command("memory.copy", self.stream, there),
+            call_command("memory.copy", self.stream, back),
+            call_command("stream.sync", self.stream, CANARY_NS),
+        ]
 
     @staticmethod
     def known_stalled(abi: Abi, device: str) -> bool:
@@ -93,10 +101,10 @@ class _TripsOnDevice:
         return device in abi.stalled_canaries
 
     def __call__(self) -> bool:
-        self.abi.copy(self.stream, self.block, self.buffer)
-        self.abi.copy(self.stream, self.buffer, self.block)
-        result: CallResult = self.abi.call("stream.sync", self.stream, 1_000_000_000)
-        if result.status == header.FL_TIMEOUT:
+        answers = self.abi.driver.execute_all(self.trip)
+        for answer in answers[:2]:
+            self.abi.succeeded("memory.copy", answer)
+        if answers[-1]["status"] == header.FL_TIMEOUT:
             self.abi.stalled_canaries.add(self.device)
             return False
         return True

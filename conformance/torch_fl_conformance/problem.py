@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from torch_fl_spec.registry import Operator
@@ -93,7 +94,7 @@ class Tensor:
     draw: Draw | None = None  # None for outputs
     repeat: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def core(self) -> tuple[int, ...]:
         """The shape that is really stored: repeated dimensions have one element."""
         return tuple(1 if axis in self.repeat else size for axis, size in enumerate(self.shape))

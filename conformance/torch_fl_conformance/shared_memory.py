@@ -39,6 +39,11 @@ class SharedMemory:
         """All regions are free again; views of them must not be used any more."""
         self._used = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no region has been taken."""
+        return self._used == 0
+
     def place(self, data: bytes | bytearray | memoryview) -> list[int]:
         """Copy `data` in."""
         source = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")

@@ -66,7 +66,8 @@ class Transcript:
             return {"blob": name, "length": region[1]}
 
         noted = dict(command)
-        self._all.append(noted if command.get("do") == "host_read" else _replaced(noted, keep))
+        names_no_input = memory.is_empty or command.get("do") == "host_read"
+        self._all.append(noted if names_no_input else _replaced(noted, keep))
 
     def commands(self) -> list[dict[str, Any]]:
         """The shortest replayable list that ends with the last command: preparation and case, or the whole row."""

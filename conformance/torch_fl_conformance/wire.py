@@ -16,6 +16,9 @@ from typing import Any
 
 _PREFIX = struct.Struct("<Q")  # bytes of the JSON text that follows
 _MOST_BYTES = 1 << 28  # of one message; bulk bytes travel in shared memory
+_PART = 1 << 18  # bytes read at once: nearly every message whole
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 DESCRIPTORS_GONE = 119
 """Exit code of a driver whose pipes were closed from inside its own process."""
@@ -44,7 +47,7 @@ def send_within(fd: int, message: Any, seconds: float | None, alive: Callable[[]
     Raises TimedOut, Closed, or OSError when `fd` is open no more.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _encode(message).encode()
     view = memoryview(_PREFIX.pack(len(body)) + body)
     while view:
         try:
@@ -67,25 +70,32 @@ def receive_within(fd: int, seconds: float | None, alive: Callable[[], bool]) ->
     Raises TimedOut, Closed, Garbled, or OSError when `fd` is open no more.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    (length,) = _PREFIX.unpack(_exactly(fd, _PREFIX.size, deadline, alive))
+    message = _more(fd, b"", _PREFIX.size, deadline, alive)
+    (length,) = _PREFIX.unpack_from(message)
     if length > _MOST_BYTES:
         raise Garbled(f"a message of {length} bytes")
+    message = _more(fd, message, _PREFIX.size + length, deadline, alive)
+    if len(message) > _PREFIX.size + length:
+        raise Garbled("bytes behind a message")
     try:
-        return json.loads(_exactly(fd, length, deadline, alive))
+        return json.loads(message[_PREFIX.size :])
     except ValueError as error:
         raise Garbled(str(error)) from None
 
 
-def _exactly(fd: int, count: int, deadline: float | None, alive: Callable[[], bool]) -> bytes:
-    parts = bytearray()
-    while len(parts) < count:
+def _more(fd: int, have: bytes, count: int, deadline: float | None, alive: Callable[[], bool]) -> bytes:
+    """What there is of a message: `have` and what comes, at least `count` bytes."""
+    parts = [have]
+    got = len(have)
+    while got < count:
         if deadline is not None:
             _wait(fd, select.POLLIN, deadline, alive)
-        part = os.read(fd, min(count - len(parts), 1 << 20))
+        part = os.read(fd, _PART)
         if not part:
             raise Closed
-        parts += part
-    return bytes(parts)
+        parts.append(part)
+        got += len(part)
+    return b"".join(parts)
 
 
 def _wait(fd: int, event: int, deadline: float | None, alive: Callable[[], bool]) -> None:

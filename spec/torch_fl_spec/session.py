@@ -16,7 +16,6 @@ A malformed command raises CommandError; a plugin that must not be used raises P
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ class Session:
         number = command.get("number", self._count)
 
         def job() -> dict[str, Any]:
-            self.crew.set_rng(self._rng(number) if command.get("grease", True) else None)
+            self.crew.set_rng(f"{self.grease_seed}:{number}" if self.grease and command.get("grease", True) else None)
             return run(self, command)
 
         if "thread" in command and command["do"] != "join":
@@ -108,9 +107,6 @@ class Session:
         """In a child: the session goes on here, if the parent has called nothing but the query."""
         if not self.touched:
             self._pid = os.getpid()
-
-    def _rng(self, number: int | str) -> random.Random | None:
-        return random.Random(f"{self.grease_seed}:{number}") if self.grease else None
 
     # -- what frames and commands ask -----------------------------------------------------------------
 

@@ -64,14 +64,20 @@ class Crew:
         self._local = threading.local()
         self._next = 0
 
-    def set_rng(self, rng: random.Random | None) -> None:
-        """The generator for the command that this thread now runs."""
-        self._local.rng = rng
+    def set_rng(self, seed: str | None) -> None:
+        """What seeds the generator for the command that this thread now runs; None: GREASE is off."""
+        self._local.seed = seed
+        self._local.rng = None  # made when first asked for: many commands draw nothing
 
     @property
     def rng(self) -> random.Random | None:
         """This thread's generator; None where GREASE is off."""
-        found: random.Random | None = getattr(self._local, "rng", None)
+        local = self._local
+        if getattr(local, "seed", None) is None:
+            return None
+        if local.rng is None:
+            local.rng = random.Random(local.seed)
+        found: random.Random = local.rng
         return found
 
     def _worker(self, name: str) -> _Worker:

@@ -19,6 +19,7 @@ from torch_fl_conformance.copy_extents import (
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import Block, HostBuffer, Stream
+from torch_fl_conformance.moves import Moves, first_difference
 from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
@@ -244,12 +245,17 @@ def _check_copy(
     ends += [("across", "d0", other) for other in others]
     for direction, from_where, to_where in ends:
         row.case(direction=direction, bytes=size, target_offset=target_offset, source_offset=source_offset)
-        source = _place(abi, stream, from_where, source_image)
-        target = _place(abi, stream, to_where, target_image)
-        abi.copy(stream, target, source, size, target_offset, source_offset)
-        abi.sync(stream)
-        for what, end, image in (("destination", target, expected), ("source", source, source_image)):
-            got = np.frombuffer(_bytes_of(abi, stream, end), dtype=np.uint8)
+        moves = Moves(abi)
+        source = _place(abi, moves, stream, from_where, source_image)
+        target = _place(abi, moves, stream, to_where, target_image)
+        moves.copy(stream, abi.copy_args(target, source, size, target_offset, source_offset))
+        for end in (target, source):
+            _fetch(abi, moves, stream, end)
+        ends_after = zip(
+            ("destination", "source"), (target, source), (expected, source_image), moves.run(), strict=True
+        )
+        for what, end, image, data in ends_after:
+            got = np.frombuffer(data, dtype=np.uint8)
             if not np.array_equal(got, image):
                 index = int(np.flatnonzero(got != image)[0])
                 inside = target_offset <= index < target_offset + size
@@ -262,13 +268,13 @@ def _check_copy(
             _release(abi, end)
 
 
-def _place(abi: Abi, stream: Stream, where: str, image: Bytes) -> Block | HostBuffer:
+def _place(abi: Abi, moves: Moves, stream: Stream, where: str, image: Bytes) -> Block | HostBuffer:
     if where == "host":
         buffer = abi.host_buffer(len(image), guard=True)
-        abi.write(buffer, image.tobytes())
+        moves.write(buffer, image.tobytes())
         return buffer
     block = abi.alloc(where, len(image))
-    abi.upload(abi_stream(abi, stream, where), block, image.tobytes())
+    moves.upload(abi_stream(abi, stream, where), block, image.tobytes())
     return block
 
 
@@ -282,10 +288,11 @@ def abi_stream(abi: Abi, stream: Stream, device: str) -> Stream:
     return kept[device]
 
 
-def _bytes_of(abi: Abi, stream: Stream, end: Block | HostBuffer) -> bytes:
+def _fetch(abi: Abi, moves: Moves, stream: Stream, end: Block | HostBuffer) -> None:
     if isinstance(end, HostBuffer):
-        return abi.read(end)
-    return abi.download(abi_stream(abi, stream, end.device), end)
+        moves.read(end)
+    else:
+        moves.download(abi_stream(abi, stream, end.device), end)
 
 
 def _release(abi: Abi, end: Block | HostBuffer) -> None:
@@ -313,8 +320,3 @@ def _check_fill(row: Row, abi: Abi, rng: np.random.Generator, stream: Stream, wi
         index=first_difference(got, expected.tobytes()),
     )
     abi.free(block)
-
-
-def first_difference(got: bytes, expected: bytes) -> int:
-    """Index of the first byte that differs, -1 if none does."""
-    return next((i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b), -1)

@@ -8,10 +8,10 @@ import numpy as np
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import Arg, host, out
-from torch_fl_conformance.chapters.test_copy import first_difference
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.handles import HostBuffer
+from torch_fl_conformance.moves import first_difference
 from torch_fl_conformance.ordering import gates_work, still_pending
 from torch_fl_conformance.pinned_calls import Pinned, is_pinned, need_pinned, pin, register, unpin, unregister
 from torch_fl_conformance.row import Row

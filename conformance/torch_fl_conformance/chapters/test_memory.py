@@ -355,7 +355,7 @@ def _exhaust(row: Row, abi: Abi, device: str, total: int) -> list[Block]:
         result = _try_alloc(abi, device, size, save=name)
         row.case(device=device, bytes=size, taken=taken)
         if result.ok:
-            held.append(abi._keep(Block(name, device, size, result.value)))
+            held.append(abi.keep(Block(name, device, size, result.value)))
             taken += size
             row.check(taken <= total, "more memory was handed out than the device has", taken=taken, total=total)
             continue
@@ -376,7 +376,7 @@ def _check_reuse(row: Row, abi: Abi, device: str, held: list[Block]) -> None:
         name = abi.driver.name("b")
         result = _try_alloc(abi, device, block.bytes, save=name)
         row.check(result.ok, f"a block was freed on a full device and an equal one asked for: {result}")
-        held[position] = abi._keep(Block(name, device, block.bytes, result.value))
+        held[position] = abi.keep(Block(name, device, block.bytes, result.value))
 
 
 def _check_work(
