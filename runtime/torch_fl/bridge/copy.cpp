@@ -84,7 +84,10 @@ void copy_through_host(const at::Tensor& destination, const at::Tensor& source) 
 }
 
 void copy_within(const at::Tensor& destination, const at::Tensor& source) {
-  if (!copy_on_device(destination, source)) copy_through_host(destination, source);
+  if (!copy_on_device(destination, source)) return copy_through_host(destination, source);
+  if (source.is_complex() && !destination.is_complex() && destination.scalar_type() != c10::kBool) {
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
+  }
 }
 
 // A strided destination without a kernel for it: with all that lies between its elements.
@@ -241,9 +244,6 @@ void copy(const at::Tensor& destination, const at::Tensor& source, bool non_bloc
   at::Tensor from = expanded(source, destination);
   at::assert_no_internal_overlap(destination);
   if (destination.numel() == 0) return;
-  if (source.is_complex() && !destination.is_complex() && destination.scalar_type() != c10::kBool) {
-    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
-  }
   copy_strided(destination, std::move(from), non_blocking);
 }
 
