@@ -33,6 +33,8 @@ class RunSettings:
     rows: list[ExpectedRow] = field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.rows:  # as another object has them
+            return
         declared = {key: self.description[key] for key in ("devices", "extensions")}
         object.__setattr__(self, "rows", expected_rows(self.profile, declared, self.description["kernels"]))
 

@@ -3,7 +3,8 @@
 Request: {"library", "runs": [{"seed", "rows": [patterns]}], "watchdog": seconds, "stop": whether a run ends at its
 first failing row}. Answer: one JSON line for each run, {"seed", "rows": [{"id", "verdict", "violates", "message",
 "seconds"}], "exit", "seconds"}, with "said" where no row ran.
-The process is the suite's own judge, pytest and all; only the report is left out, since nobody reads it.
+The process is the suite's own judge, pytest and all. Left out is what thousands of short runs need not repeat: the
+report, which nobody reads, and items for rows that are not asked for.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .runner import fits
 
 
 class _Rows:
@@ -50,17 +57,54 @@ def main() -> None:
 
 
 def _prepare(watchdog: float) -> None:
-    from torch_fl_conformance import controller, ordering
+    from torch_fl_conformance import calls, controller, facade, moves, ordering, preflight, run
     from torch_fl_conformance.effort import Effort
 
     Effort.watchdog = property(lambda self: watchdog)  # type: ignore[method-assign, assignment]
-    ordering.eventually.__defaults__ = (watchdog / 2,)
+    patience, join = watchdog / 2, calls.Calls.join  # whatever waits for a defect that hangs waits no longer
+    ordering.eventually.__defaults__ = (patience,)
+    calls.Calls.join = lambda self, thread, seconds: join(self, thread, min(seconds, patience))  # type: ignore[method-assign]
+    moves.SYNC_NS = int(patience * 1e9)
+    calls.Calls.sync.__defaults__ = facade.Abi.device_sync.__defaults__ = (moves.SYNC_NS,)
     controller.Controller._write = lambda self, run, rows, code: code  # type: ignore[method-assign]
+    preflight._check_reportable = lambda name, settings: None
+    generate = run.Collection.pytest_generate_tests
+
+    def generate_wanted(self: run.Collection, metafunc: pytest.Metafunc) -> None:
+        wanted = metafunc.config.getoption("--row")
+        every, self.settings.rows[:] = list(self.settings.rows), [r for r in self.settings.rows if fits(r.id, wanted)]
+        try:
+            generate(self, metafunc)
+        finally:
+            self.settings.rows[:] = every
+
+    run.Collection.pytest_generate_tests = generate_wanted  # type: ignore[method-assign]
+
+
+@cache
+def _rules_of_modules() -> dict[Path, list[str]]:
+    """The rules that each module of the suite checks; none for those that hold operator rows only."""
+    import torch_fl_conformance.chapters
+
+    modules = sorted(Path(str(torch_fl_conformance.chapters.__file__)).parent.glob("test_*.py"))
+    return {path: re.findall(r'^@rule\("(FL-[A-Z]+-[0-9]{3})"', path.read_text(), re.MULTILINE) for path in modules}
+
+
+def _modules(rows: Sequence[str]) -> list[str]:
+    """Paths of the modules that check one of these rows."""
+    operators = any(not row.startswith("FL-") for row in rows)
+    return [
+        str(path)
+        for path, rules in _rules_of_modules().items()
+        if any(fits(rule, rows) for rule in rules) or (operators and not rules)
+    ]
 
 
 def _judge(request: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
     rows = _Rows()
-    arguments = ["--pyargs", "torch_fl_conformance", "-q", "-p", "no:cacheprovider", "-p", "no:allure_pytest"]
+    arguments = [*_modules(run["rows"]), "-c", os.devnull, "-q"]
+    for plugin in ("cacheprovider", "allure_pytest", "hypothesispytest", "xdist", "unraisableexception"):
+        arguments += ["-p", f"no:{plugin}"]
     arguments += ["-x"] if request["stop"] else []
     arguments += [f"--vendor={request['library']}", "--effort=quick", f"--seed={run['seed']}"]
     arguments += [f"--row={row}" for row in run["rows"]]
