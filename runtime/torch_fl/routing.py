@@ -6,9 +6,13 @@ arguments, what becomes of a value on its way to a kernel, and which arguments n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+import contextlib
+import importlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, cast
 
+import torch
 from torch_fl_spec.abi import DTYPES
 from torch_fl_spec.registry import Operator, Slot, load_registry
 
@@ -39,11 +43,20 @@ FREE_ARGUMENTS = (
     *("sparse_grad", "padding_idx", "scale_grad_by_freq", "sparse"),
 )
 
-_VARIABLES_END, _FIXED, _NO_TYPE = 8, 0x80, 0xFF
+#: What torch itself composes of others, whose kernels end in the same row; a kernel of its own would only shadow that.
+COMPOSED = ("aten::_to_copy",)
+
+#: What the user can wish for, process-wide. Tiers: native, generic, cpu. admit_fast: kernels of tier FAST (for matrix
+#: products alone: torch.set_float32_matmul_precision). deterministic: only kernels that give equal bits from run to run
+#: (torch.use_deterministic_algorithms asks for the same).
+Wish = Literal["native", "generic", "cpu", "admit_fast", "deterministic"]
+
+_FIXED, _NO_TYPE = 0x80, 0xFF
+_log = logging.getLogger("torch_fl.routing")
 
 
 class Bridge(Protocol):
-    """What routing needs of the compiled bridge; bridge/module.cpp binds it."""
+    """What routing needs of the compiled bridge; bridge/routing_module.cpp binds it."""
 
     def add_operator(
         self,
@@ -56,10 +69,29 @@ class Bridge(Protocol):
         outs: list[int],
         free_arguments: list[str],
     ) -> int: ...
+    def add_general_kernel(self, operator: str, replace: bool) -> str: ...
+    def counters(self, device: int) -> dict[str, dict[str, int]]: ...
+    def reset_counters(self, device: int) -> None: ...
+    def fallback_counters(self) -> list[tuple[int, str, int, int, int, int]]: ...
+    def forget_steps_down(self) -> None: ...
+    def disable(self, device: int, operator: str, disabled: bool) -> None: ...
+    def is_disabled(self, device: int, operator: str) -> bool: ...
+    def claims(self, device: int, operator: str, row: int) -> bool: ...
+    def policy(self, name: str) -> bool: ...
+    def set_policy(self, name: str, value: bool) -> None: ...
+    def device_count(self) -> int: ...
+    def device_info(self, device: int) -> Mapping[str, Any]: ...
+
+
+def _bridge() -> Bridge:
+    return cast(Bridge, importlib.import_module("torch_fl._bridge"))
 
 
 def add_operators(bridge: Bridge, operators: Iterable[Operator] | None = None) -> None:
-    """Give the newest revision of each operator to the bridge; called once, before the first device is added."""
+    """Give the newest revision of each operator to the bridge, and torch a kernel for those that have none yet.
+
+    Called once, before the first device is added.
+    """
     newest: dict[str, Operator] = {}
     for operator in load_registry() if operators is None else operators:
         known = newest.get(operator.op)
@@ -76,6 +108,10 @@ def add_operators(bridge: Bridge, operators: Iterable[Operator] | None = None) -
             [_type(operator, out.type) for out in operator.outs],
             list(FREE_ARGUMENTS),
         )
+    for name in newest.keys() - set(COMPOSED):
+        reason = bridge.add_general_kernel(name, False)
+        if reason:
+            _log.info("%s: no kernel is registered with torch: %s", name, reason)
 
 
 def _row(row: tuple[str, ...]) -> int:
@@ -103,3 +139,86 @@ def _slot(operator: Operator, slot: Slot) -> tuple[Any, ...]:
         slot.name in operator.inplace,
         list(slot.choices),
     )
+
+
+# ---- What it did -----------------------------------------------------------------------------------------------------
+
+
+def counters() -> dict[str, dict[str, dict[str, int]]]:
+    """Device -> operator -> what became of its calls since the process began or reset_counters().
+
+    native: served by a kernel of the device; relayout: of these, after operands had been copied into a layout that the
+    kernel takes; generic, cpu: computed one and two tiers further down; errors: raised, since no tier serves it;
+    bytes_moved: between device and host, by the CPU tier; shape_hits, shape_misses: of the general lane, whether the
+    outputs' sizes were known. Operators that were never called are left out.
+    """
+    bridge = _bridge()
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for device in _usable(bridge):
+        found[f"fl:{device}"] = bridge.counters(device)
+    for device, name, *values in bridge.fallback_counters():
+        counted = dict(zip(("generic", "cpu", "errors", "bytes_moved"), values, strict=True))
+        if any(values):
+            found.setdefault(f"fl:{device}", {})[name] = counted
+    return found
+
+
+def reset_counters() -> None:
+    """Set all counters to 0, and let the next step down of each operator warn again."""
+    bridge = _bridge()
+    for device in _usable(bridge):
+        bridge.reset_counters(device)
+    bridge.forget_steps_down()
+
+
+def supports(operator: str, dtypes: Sequence[torch.dtype], device: int = 0) -> bool:
+    """Whether a kernel of the device claims the dtype row ("aten::mm", [torch.float32]) and the wishes admit it.
+
+    dtypes: one per type variable of the registry's entry. ValueError for an operator that the registry hasn't got.
+    """
+    from torch_fl.dtypes import SHORT_NAMES
+
+    return _bridge().claims(device, operator, _row(tuple(SHORT_NAMES[dtype] for dtype in dtypes)))
+
+
+# ---- What it should do -----------------------------------------------------------------------------------------------
+
+
+def wish(name: Wish) -> bool:
+    """What holds now."""
+    return _bridge().policy(name)
+
+
+def set_wish(name: Wish, value: bool) -> None:
+    """Change it for all threads, from the next call on."""
+    _bridge().set_policy(name, value)
+
+
+@contextlib.contextmanager
+def wishes(**wanted: bool) -> Iterator[None]:
+    """Change some for a block: `with wishes(generic=False, cpu=False): ...` lets native kernels serve alone."""
+    bridge = _bridge()
+    before = {name: bridge.policy(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            bridge.set_policy(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            bridge.set_policy(name, value)
+
+
+def disable(operator: str, device: int | None = None, disabled: bool = True) -> None:
+    """Let calls of the operator step down on a device, or on all: for whoever distrusts one kernel."""
+    bridge = _bridge()
+    for index in _usable(bridge) if device is None else [device]:
+        bridge.disable(index, operator, disabled)
+
+
+def _usable(bridge: Bridge) -> list[int]:
+    usable = []
+    for device in range(bridge.device_count()):
+        with contextlib.suppress(RuntimeError):
+            bridge.device_info(device)
+            usable.append(device)
+    return usable

@@ -110,15 +110,15 @@ struct Scan {
 
 // ---- Of all elements, as reductions along one dimension ----------------------------------------------------------
 
-using Product = Structured<ops::prod_dim_int, meta::structured_prod_dim_int, ReduceOne>;
-using Any = Structured<ops::any_dim, meta::structured_any_dim, ReduceOne>;
+using ProductAlong = Structured<ops::prod_dim_int, meta::structured_prod_dim_int, ReduceOne>;
+using AnyAlong = Structured<ops::any_dim, meta::structured_any_dim, ReduceOne>;
 
 at::Tensor prod_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
-  return Product::functional(self.reshape(-1), 0, /*keepdim=*/false, dtype);
+  return ProductAlong::functional(self.reshape(-1), 0, /*keepdim=*/false, dtype);
 }
-at::Tensor any_all(const at::Tensor& self) { return Any::functional(self.reshape(-1), 0, /*keepdim=*/false); }
+at::Tensor any_all(const at::Tensor& self) { return AnyAlong::functional(self.reshape(-1), 0, /*keepdim=*/false); }
 at::Tensor& any_all_out(const at::Tensor& self, at::Tensor& out) {
-  return Any::out<ops::any_out>(self.reshape(-1), 0, /*keepdim=*/false, out);
+  return AnyAlong::out<ops::any_out>(self.reshape(-1), 0, /*keepdim=*/false, out);
 }
 
 // ---- Variance, which has no shape function -----------------------------------------------------------------------

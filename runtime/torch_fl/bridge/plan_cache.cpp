@@ -7,10 +7,10 @@ namespace torch_fl {
 
 namespace {
 
-constexpr uint32_t kPlaces = 64;  // power of two; a place holds the last call that came to it
+constexpr uint32_t kKept = 64;  // power of two; a place holds the last call that came to it
 constexpr uint32_t kWords = 56;   // longest metadata kept
 
-struct Place {
+struct KeptPlan {
   const fl_kernel* kernel;
   fl_device device;
   uint32_t words;
@@ -18,21 +18,21 @@ struct Place {
   fl_plan plan;
 };
 
-struct Cache {
-  Place places[kPlaces];
+struct PlanCache {
+  KeptPlan places[kKept];
   // The call that was last asked for.
   const fl_kernel* kernel;
   fl_device device;
-  Place* place;
+  KeptPlan* place;
   uint32_t words;  // 0: too long to keep
   uint64_t key[kWords];
 };
-thread_local Cache cache;
+thread_local PlanCache plans;
 
 // Appends words up to kWords; remembers when there were more.
-class Key {
+class PlanKey {
  public:
-  explicit Key(uint64_t* out) : out_(out) {}
+  explicit PlanKey(uint64_t* out) : out_(out) {}
 
   void add(uint64_t word) noexcept {
     if (words_ < kWords) out_[words_] = word;
@@ -88,8 +88,8 @@ class Key {
 }  // namespace
 
 const fl_plan* find_plan(const fl_kernel& kernel, fl_device device, const fl_call& call) noexcept {
-  Cache& known = cache;
-  Key key(known.key);
+  PlanCache& known = plans;
+  PlanKey key(known.key);
   for (uint32_t i = 0; i < call.n_outs; ++i) key.add(call.outs[i]);
   for (uint32_t i = 0; i < call.n_args; ++i) key.add(call.args[i]);
   known.kernel = &kernel;
@@ -97,17 +97,17 @@ const fl_plan* find_plan(const fl_kernel& kernel, fl_device device, const fl_cal
   known.words = key.words();
   if (known.words == 0) return nullptr;
   uint64_t mixed = reinterpret_cast<uintptr_t>(&kernel) / sizeof(fl_kernel) + uint64_t(call.outs[0]->numel);
-  known.place = &known.places[(mixed ^ mixed >> 6) % kPlaces];
-  const Place& place = *known.place;
+  known.place = &known.places[(mixed ^ mixed >> 6) % kKept];
+  const KeptPlan& place = *known.place;
   if (place.kernel != &kernel || place.device != device || place.words != known.words) return nullptr;
   if (std::memcmp(place.key, known.key, known.words * sizeof known.key[0]) != 0) return nullptr;
   return &place.plan;
 }
 
 void keep_plan(const fl_plan& plan) noexcept {
-  Cache& known = cache;
+  PlanCache& known = plans;
   if (known.words == 0) return;
-  Place& place = *known.place;
+  KeptPlan& place = *known.place;
   place.kernel = known.kernel;
   place.device = known.device;
   place.words = known.words;

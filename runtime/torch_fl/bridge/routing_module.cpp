@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "core/error.h"
 #include "core/route.h"
+#include "general.h"
 
 namespace torch_fl {
 namespace {
@@ -37,16 +38,51 @@ int add_operator_of(std::string name, std::string op_class, uint32_t revision, i
   return add_operator(std::move(entry)).id;
 }
 
-// op name -> [native, relayout, generic, cpu, errors, bytes_moved], for operators that were ever called.
-std::map<std::string, std::array<uint64_t, 6>> counters_by_name(int device) {
-  std::map<std::string, std::array<uint64_t, 6>> out;
+const Operator& known_operator(const std::string& name) {
+  const Operator* op = find_operator(name.c_str());
+  if (op == nullptr) raise(ErrorClass::kValue, name + " is not in the operator registry");
+  return *op;
+}
+
+std::atomic<bool>& wish(const std::string& name) {
+  if (name == "admit_fast") return policy.admit_fast;
+  if (name == "deterministic") return policy.deterministic;
+  if (name == "native") return policy.native;
+  if (name == "generic") return policy.generic;
+  if (name == "cpu") return policy.cpu;
+  raise(ErrorClass::kValue, "there is no policy '" + name + "': admit_fast, deterministic, native, generic, cpu");
+}
+
+using Values = std::map<std::string, uint64_t>;
+
+std::array<std::pair<const char*, std::atomic<uint64_t>*>, 8> named(Counters& counters) {
+  return {{{"native", &counters.native},
+           {"relayout", &counters.relayout},
+           {"generic", &counters.generic},
+           {"cpu", &counters.cpu},
+           {"errors", &counters.errors},
+           {"bytes_moved", &counters.bytes_moved},
+           {"shape_hits", &counters.shape_hits},
+           {"shape_misses", &counters.shape_misses}}};
+}
+
+// Operator -> counter -> value, for operators of which any is not 0.
+std::map<std::string, Values> counters_by_name(int device) {
+  std::map<std::string, Values> out;
+  RouteTable& routes = device_of(torch_device(device)).routes();
   for (int id = 0; id < operator_count(); ++id) {
-    const Operator& op = operator_at(id);
-    const Counters& now = device_of(torch_device(device)).routes().counters(op);
-    std::array<uint64_t, 6> values{now.native, now.relayout, now.generic, now.cpu, now.errors, now.bytes_moved};
-    if (values != std::array<uint64_t, 6>{}) out.emplace(op.name, values);
+    Values values;
+    uint64_t sum = 0;
+    for (const auto& [name, counter] : named(routes.counters(operator_at(id)))) sum += values[name] = counter->load();
+    if (sum != 0) out.emplace(operator_at(id).name, std::move(values));
   }
   return out;
+}
+
+void reset_counters(int device) {
+  RouteTable& routes = device_of(torch_device(device)).routes();
+  for (int id = 0; id < operator_count(); ++id)
+    for (const auto& [name, counter] : named(routes.counters(operator_at(id)))) counter->store(0);
 }
 
 // Both of them from the next call on, for all devices.
@@ -65,8 +101,31 @@ void set_precision(const std::string& name) {
 }  // namespace
 
 void bind_routing(py::module_& m) {
-  m.def("add_operator", torch::wrap_pybind_function(&add_operator_of), py::arg("name"), py::arg("op_class"), py::arg("revision"),
-        py::arg("n_types"), py::arg("rows"), py::arg("slots"), py::arg("outs"), py::arg("free_arguments"));
+  m.def("add_operator", torch::wrap_pybind_function(&add_operator_of), py::arg("name"), py::arg("op_class"),
+        py::arg("revision"), py::arg("n_types"), py::arg("rows"), py::arg("slots"), py::arg("outs"),
+        py::arg("free_arguments"));
+  m.def("add_general_kernel", torch::wrap_pybind_function([](const std::string& name, bool replace) {
+          return add_general_kernel(known_operator(name), replace);
+        }),
+        py::arg("operator"), py::arg("replace"));
+  m.def("disable", torch::wrap_pybind_function_no_gil([](int device, const std::string& name, bool disabled) {
+          device_of(torch_device(device)).routes().disable(known_operator(name), disabled);
+        }),
+        py::arg("device"), py::arg("operator"), py::arg("disabled"));
+  m.def("is_disabled", torch::wrap_pybind_function_no_gil([](int device, const std::string& name) {
+          return device_of(torch_device(device)).routes().disabled(known_operator(name));
+        }),
+        py::arg("device"), py::arg("operator"));
+  m.def("claims", torch::wrap_pybind_function_no_gil([](int device, const std::string& name, DtypeRow row) {
+          return device_of(torch_device(device)).routes().claims(known_operator(name), row);
+        }),
+        py::arg("device"), py::arg("operator"), py::arg("row"));
+  m.def("policy", torch::wrap_pybind_function([](const std::string& name) { return wish(name).load(); }),
+        py::arg("name"));
+  m.def("set_policy",
+        torch::wrap_pybind_function([](const std::string& name, bool value) { wish(name).store(value); }),
+        py::arg("name"), py::arg("value"));
+  m.def("reset_counters", torch::wrap_pybind_function_no_gil(&reset_counters), py::arg("device"));
   m.def("set_tiers", torch::wrap_pybind_function(&set_tiers), py::arg("native"), py::arg("generic"), py::arg("cpu"));
   m.def("set_precision", torch::wrap_pybind_function(&set_precision), py::arg("name"));
   m.def("counters", torch::wrap_pybind_function_no_gil(&counters_by_name), py::arg("device"));

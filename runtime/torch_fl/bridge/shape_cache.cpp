@@ -20,7 +20,7 @@ using Shapes = std::shared_ptr<const std::vector<OutputShape>>;  // none: torch 
 
 // ---- Kinds of calls as words -------------------------------------------------------------------------------------
 
-class Key {
+class ShapeKey {
  public:
   // False where the call is of no kind that can be told from others.
   bool add(const c10::IValue& value) {
@@ -56,7 +56,7 @@ class Key {
 
   void word(uint64_t value) { words_.push_back(value); }
 
-  bool operator==(const Key& other) const { return words_ == other.words_; }
+  bool operator==(const ShapeKey& other) const { return words_ == other.words_; }
   size_t hash() const {
     uint64_t mixed = words_.size();
     for (uint64_t each : words_) {
@@ -105,16 +105,16 @@ class Key {
   c10::SmallVector<uint64_t, 64> words_;
 };
 
-struct HashKey {
-  size_t operator()(const Key& key) const { return key.hash(); }
+struct HashShapeKey {
+  size_t operator()(const ShapeKey& key) const { return key.hash(); }
 };
 
 // ---- Kept kinds ----------------------------------------------------------------------------------------------------
 
 // Two generations: what is used moves to the young one; when that is full it becomes the old one, and the old one goes.
-class Cache {
+class ShapeCache {
  public:
-  Shapes find(const Key& key) {
+  Shapes find(const ShapeKey& key) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (auto found = young_.find(key); found != young_.end()) return found->second;
     auto found = old_.find(key);
@@ -123,7 +123,7 @@ class Cache {
     insert(key, shapes);
     return shapes;
   }
-  void keep(const Key& key, const Shapes& shapes) {
+  void keep(const ShapeKey& key, const Shapes& shapes) {
     std::lock_guard<std::mutex> lock(mutex_);
     insert(key, shapes);
   }
@@ -131,7 +131,7 @@ class Cache {
  private:
   static constexpr size_t kMost = 2048;  // of each generation
 
-  void insert(const Key& key, const Shapes& shapes) {
+  void insert(const ShapeKey& key, const Shapes& shapes) {
     if (young_.size() >= kMost) {
       old_ = std::move(young_);
       young_.clear();
@@ -140,11 +140,11 @@ class Cache {
   }
 
   std::mutex mutex_;
-  std::unordered_map<Key, Shapes, HashKey> young_, old_;
+  std::unordered_map<ShapeKey, Shapes, HashShapeKey> young_, old_;
 };
 
-Cache& cache() {
-  static auto& leaked = *new Cache;
+ShapeCache& shape_cache() {
+  static auto& leaked = *new ShapeCache;
   return leaked;
 }
 
@@ -196,7 +196,7 @@ Shapes if_any(const Shapes& shapes) { return shapes->empty() ? nullptr : shapes;
 }  // namespace
 
 Shapes output_shapes(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, Counters& counters) {
-  Key key;
+  ShapeKey key;
   key.word(reinterpret_cast<uintptr_t>(&op.schema()));
   key.word(uint64_t(c10::get_default_dtype_as_scalartype()));
   bool known = true;
@@ -205,11 +205,11 @@ Shapes output_shapes(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> a
     counters.shape_misses.fetch_add(1, std::memory_order_relaxed);
     return if_any(ask(op, arguments));
   }
-  Shapes shapes = cache().find(key);
+  Shapes shapes = shape_cache().find(key);
   (shapes != nullptr ? counters.shape_hits : counters.shape_misses).fetch_add(1, std::memory_order_relaxed);
   if (shapes == nullptr) {
     shapes = ask(op, arguments);
-    cache().keep(key, shapes);
+    shape_cache().keep(key, shapes);
   }
   return if_any(shapes);
 }
