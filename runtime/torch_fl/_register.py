@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+
 import torch
 from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
 
@@ -17,8 +19,9 @@ def register() -> None:
     if name == NAME:
         return
     refuse_taken(name)
-    from torch_fl import fl
+    from torch_fl import _bridge, fl
 
+    atexit.register(_bridge.end_autograd_threads)
     rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, fl)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)

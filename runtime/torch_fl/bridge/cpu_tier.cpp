@@ -94,7 +94,6 @@ bool is_generator(const c10::Argument& argument) {
 c10::IValue host_generator(const c10::IValue& value, Device& target) {
   std::optional<at::Generator> generator;
   if (value.isGenerator()) generator = value.toGenerator();
-  if (generator.has_value() && generator->device().type() != kFl) return value;
   const fl_rng state = next_random(generator, target, 1);
   uint64_t seed = state.seed + (state.offset + 1) * 0x9E3779B97F4A7C15u;
   seed = (seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -5,7 +5,6 @@
 #include "allocator.h"
 #include "convert.h"
 #include "core/error.h"
-#include "core/fork.h"
 #include "generator.h"
 #include "gil.h"
 #include "pinned.h"
@@ -23,7 +22,7 @@ struct FlHooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return deviceCount() > 0; }
   // Devices are opened where they are found and stay open. Looks for none.
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
-    return !forked() && index >= 0 && index < kMaxDevices && device_list[index] != nullptr;
+    return index >= 0 && index < kMaxDevices && device_list[index] != nullptr;
   }
 
   c10::DeviceIndex deviceCount() const override { return c10::impl::getDeviceGuardImpl(kFl)->deviceCount(); }
@@ -36,7 +35,7 @@ struct FlHooks final : at::PrivateUse1HooksInterface {
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<PhiloxGenerator>(index == -1 ? current_device() : index, c10::default_rng_seed_val);
+    return at::make_generator<PhiloxGenerator>(device_of(torch_device(index)).index, c10::default_rng_seed_val);
   }
 
   c10::Device getDeviceFromPtr(void* data) const override {

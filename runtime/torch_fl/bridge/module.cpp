@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "allocator.h"
@@ -119,6 +120,10 @@ py::dict add_device_of(int vendor, int vendor_index, const std::string& options,
   return describe(*made);
 }
 
+// For the end of the process. A thread of torch's that frees the last backward pass needs the GIL to do so, and aborts
+// the process if Python has ended meanwhile: a script whose last act is backward() would end so more often than not.
+void end_autograd_threads() { torch::autograd::Engine::get_default_engine().stop(); }
+
 void bind_devices(py::module_& m) {
   m.def("add_vendor", quick(&add_vendor_at), py::arg("root"), py::arg("pinned"), py::arg("fault"));
   m.def("add_device", quick(&add_device_of), py::arg("vendor"), py::arg("vendor_index"), py::arg("options"),
@@ -132,6 +137,7 @@ void bind_devices(py::module_& m) {
   m.def("current_device", &current_device);
   m.def("set_device", waiting(&set_current_device), py::arg("device"));
   m.def("exchange_device", waiting(&exchange_device), py::arg("device"));
+  m.def("end_autograd_threads", waiting(&end_autograd_threads));
 }
 
 // ---- Streams -------------------------------------------------------------------------------------------------------

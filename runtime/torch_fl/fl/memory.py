@@ -9,7 +9,7 @@ from torch.types import Device
 
 from torch_fl import _bridge
 
-from .devices import _get_device_index, is_initialized
+from .devices import _get_device_index, init, is_initialized
 
 
 def memory_stats(device: Device = None) -> OrderedDict[str, int]:
@@ -17,6 +17,7 @@ def memory_stats(device: Device = None) -> OrderedDict[str, int]:
 
     Besides, num_allocations counts all allocations and num_cache_hits those that needed nothing of the vendor.
     """
+    init()
     index = _get_device_index(device)
     stats: OrderedDict[str, int] = OrderedDict(torch.accelerator.memory_stats(index))
     stats["num_allocations"], stats["num_cache_hits"] = _bridge.cache_use(index)

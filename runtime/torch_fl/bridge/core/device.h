@@ -89,9 +89,9 @@ extern void (*blocking)(void (*wait)(void*), void* argument);
 
 int device_count();         // of places in the list, usable or not, after discovery
 Device& device(int index);  // raises kRuntime "fl:7 does not exist: this process has 2 devices, fl:0 to fl:1"
-// The unchecked look-up of hot paths, and what "for all devices" loops go through: null where a device is unusable, and
-// beyond device_count(). Torch sets every index below device_count() as current device in threads of its own, where
-// nothing catches an exception: set_current_device accepts an unusable one, its use raises.
+// The unchecked look-up of hot paths, and what "for all devices" loops go through: null where a device is unusable,
+// beyond device_count(), and in a forked child. Torch sets every index below device_count() as current device in threads
+// of its own, where nothing catches an exception: set_current_device accepts an unusable one, its use raises.
 extern Device* device_list[kMaxDevices];
 
 }  // namespace torch_fl
