@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from torch_fl import config
 
 from tests.spec.plugin_builder import PluginBuilder
 
@@ -11,3 +12,25 @@ from tests.spec.plugin_builder import PluginBuilder
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> PluginBuilder:
     """plugin("good"): the library of tests/spec/plugins/good.c."""
     return PluginBuilder(tmp_path_factory.mktemp("plugins"))
+
+
+@pytest.fixture(scope="session")
+def devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The devices of this process, found here: two of the reference vendor, then two of reference_inline.
+
+    The first two run asynchronously and have linear addresses, the last two do everything at once and have handles.
+    """
+    from torch_fl import fl
+
+    settings = tmp_path_factory.mktemp("settings") / "config.yaml"
+    settings.write_text("fallback: {on_fallback: ignore}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in config.ENVIRONMENT:
+            patch.delenv(variable, raising=False)
+        patch.setenv("TORCH_FL_CONFIG", str(settings))
+        patch.setenv("TORCH_FL_VENDORS", "reference,reference_inline")
+        patch.setenv("FL_REFERENCE_DEVICES", "2")
+        fl.init()
+    names = tuple(f"fl:{index}" for index in range(fl.device_count()))
+    assert names == ("fl:0", "fl:1", "fl:2", "fl:3"), "something looked for devices before this fixture"
+    return names
