@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from torch_fl import config
+from torch_fl_spec.cache import cache_dir
 
 from tests.spec.plugin_builder import PluginBuilder
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _one_bridge() -> Iterator[None]:
+    """Processes of a test that has a HOME of its own must not build a bridge of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_FL_CACHE", str(cache_dir()))
+        yield
 
 
 @pytest.fixture(scope="session")
