@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "fallback.h"
-#include "warning.h"
 
 namespace torch_fl {
 namespace {
@@ -33,8 +32,6 @@ void set_on_fallback(const std::string& name) {
 }  // namespace
 
 void bind_fallback(py::module_& m) {
-  m.def("set_fallback_warning", [](py::object category) { set_fallback_warning(category.release().ptr()); },
-        py::arg("category"));
   m.def("set_on_fallback", torch::wrap_pybind_function(&set_on_fallback), py::arg("name"));
   m.def("fallback_counters", torch::wrap_pybind_function(&fallback_counters));
   m.def("forget_steps_down", torch::wrap_pybind_function(&forget_steps_down));

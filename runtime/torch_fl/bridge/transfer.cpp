@@ -61,6 +61,7 @@ void move_through_host(const Place& destination, Stream& to, const Place& source
       submit_copy(to, at_byte(destination, piece * staging.bytes()), staging.place(piece), piece_bytes(piece));
     }
   } catch (...) {
+    from.renew();  // an event reports its stream's failure, and leaves it in place
     if (still_runs(from)) staging.leak();
     throw;
   }

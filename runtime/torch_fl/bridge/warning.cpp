@@ -6,19 +6,24 @@
 namespace torch_fl {
 namespace {
 
-PyObject* fallback_warning = nullptr;
+// New reference, null with an exception set.
+PyObject* fallback_warning() {
+  PyObject* module = PyImport_ImportModule("torch_fl.fallback");
+  if (module == nullptr) return nullptr;
+  PyObject* category = PyObject_GetAttrString(module, "FallbackWarning");
+  Py_DECREF(module);
+  return category;
+}
 
 }  // namespace
 
-void set_fallback_warning(void* python_class) { fallback_warning = static_cast<PyObject*>(python_class); }
-
 void warn_of_fallback(const std::string& message) {
-  if (fallback_warning == nullptr || !Py_IsInitialized()) return;
+  if (!Py_IsInitialized()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
-  if (PyErr_WarnEx(fallback_warning, message.c_str(), 1) == 0) {
-    PyGILState_Release(state);
-    return;
-  }
+  PyObject* category = fallback_warning();
+  const bool given = category != nullptr && PyErr_WarnEx(category, message.c_str(), 1) == 0;
+  Py_XDECREF(category);
+  if (given) return PyGILState_Release(state);
   python_error raised;
   raised.persist();
   PyGILState_Release(state);

@@ -4,10 +4,8 @@
 
 namespace torch_fl {
 
-// The Python class of FallbackWarning, a new reference; set once, when the module is loaded.
-void set_fallback_warning(void* python_class);
-
-// Called with or without the GIL. Throws what a filter makes of the warning.
+// Gives a torch_fl.FallbackWarning, at the line of Python that the calling thread is at. Called with or without the GIL.
+// Throws what a filter makes of the warning.
 void warn_of_fallback(const std::string& message);
 
 }  // namespace torch_fl
