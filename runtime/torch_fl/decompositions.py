@@ -1,6 +1,6 @@
 """Operators expressed by others: what the generic tier does for an operator that has no kernel and no composite form.
 
-Torch's own table of core decompositions serves; what it lacks, or has in a form that suits no device, stands below.
+Torch's table of decompositions serves, and torch_fl.own_decompositions for what it lacks.
 """
 
 from __future__ import annotations
@@ -13,21 +13,31 @@ import torch
 Decomposition = Callable[..., Any]
 
 
-def find(name: str, overload: str) -> Decomposition | None:
+def find(name: str, overload: str) -> tuple[Decomposition, bool] | None:
     """The decomposition of `name` ("aten::silu") and `overload` ("" for the default one), None where there is none.
 
     It takes the operator's arguments, defaults left out, and gives its results: tensors on the device of the arguments.
-    Autograd is off while it runs, and no torch function mode of the user's sees what it calls.
+    The second value says whether it writes the arguments that the operator writes. Where it doesn't, it is that of the
+    functional form: it takes no out=, and what it gives belongs into the arguments that are written.
+
+    NotImplementedError and TypeError say that it does not take these arguments; nothing has changed then. Autograd is
+    off while it runs, and no torch function mode of the user's sees what it calls.
     """
-    namespace, _, operator = name.partition("::")
+    namespace, _, base = name.partition("::")
     if namespace != "aten":
         return None
-    packet = getattr(torch.ops.aten, operator)
-    op = getattr(packet, overload or "default")
+    op = getattr(getattr(torch.ops.aten, base), overload or "default")
+    if not op._schema.is_mutable:
+        decomposition = _table().get(op)
+        return None if decomposition is None else (_below_modes(decomposition), False)
+    functional = _functional(op)
+    if functional is not None:
+        return _below_modes(_table()[functional]), False
     decomposition = _table().get(op)
-    if decomposition is None:
-        return None
+    return None if decomposition is None else (_below_modes(decomposition), True)
 
+
+def _below_modes(decomposition: Decomposition) -> Decomposition:
     def run(*args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():
             return decomposition(*args, **kwargs)
@@ -35,12 +45,38 @@ def find(name: str, overload: str) -> Decomposition | None:
     return run
 
 
+_cached: dict[Any, Decomposition] = {}
+
+
 def _table() -> dict[Any, Decomposition]:
     if not _cached:
-        from torch._decomp import core_aten_decompositions
+        from torch._decomp import core_aten_decompositions, decomposition_table
 
+        from torch_fl.own_decompositions import OWN
+
+        _cached.update(decomposition_table)
         _cached.update(core_aten_decompositions())
+        _cached.update(OWN)
     return _cached
 
 
-_cached: dict[Any, Decomposition] = {}
+def _functional(op: Any) -> Any:
+    """The overload that has a decomposition, the same arguments without out=, and writes none; else None."""
+    arguments = op._schema.arguments
+    outs = [argument.name for argument in arguments if argument.is_out]
+    written = [argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write]
+    if written not in (outs, ["self"]):
+        return None
+    wanted = _types(argument for argument in arguments if not argument.is_out)
+    base = op._schema.name.removeprefix("aten::")
+    for name in dict.fromkeys((base, base.removesuffix("_"))):
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in packet.overloads() if packet is not None else ():
+            other = getattr(packet, overload)
+            if not other._schema.is_mutable and other in _table() and _types(other._schema.arguments) == wanted:
+                return other
+    return None
+
+
+def _types(arguments: Any) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in arguments]

@@ -1,4 +1,4 @@
-"""Copies in the order of streams: after what was there, before what comes, and without waiting where nobody need wait."""
+"""Copies in the order of streams: after what was there, before what comes, and waiting for nothing that can wait."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_failed_stream_surfaces_once(target: str) -> None:
         source = torch.zeros(1000, device="fl:0")
         fail_next(current)
         source.fill_(1)
-        with pytest.raises(RuntimeError, match="fl:0.*reference"):
+        with pytest.raises(RuntimeError, match=r"fl:0.*reference"):
             source.to(target, copy=True).cpu()
         assert torch.full((10,), 3.0, device="fl:0").to(target, copy=True).cpu().eq(3).all()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -49,7 +50,7 @@ def test_refused_requests() -> None:
         ({"size": (1,), "dtype": torch.quint8}, NotImplementedError, "fl"),
     ):
         with pytest.raises(error, match=text):
-            torch.empty(device="fl:0", **request)  # type: ignore[call-overload]
+            torch.empty(device="fl:0", **request)
     for size, stride, text in (((2, 3), (1,), "must match dimensionality"), ((2,), (-1,), "[Nn]egative strides")):
         with pytest.raises(RuntimeError, match=text):
             torch.empty_strided(size, stride, device="fl:0")
@@ -65,11 +66,11 @@ def test_tensors_without_bytes() -> None:
 def test_addresses_are_unique_over_all_devices() -> None:
     tensors = [torch.empty(100, device=place) for place in PLACES for _ in range(50)]
     ranges = sorted((t.data_ptr(), t.data_ptr() + 400) for t in tensors)
-    assert all(first[1] <= second[0] for first, second in zip(ranges, ranges[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(ranges))
 
 
 def test_factories_give_what_they_give_on_the_cpu() -> None:
-    for make in (
+    makers: tuple[Callable[[str], torch.Tensor], ...] = (
         lambda device: torch.zeros(3, 4, device=device),
         lambda device: torch.ones(3, dtype=torch.int8, device=device),
         lambda device: torch.full((2, 2), 7.5, dtype=torch.float64, device=device),
@@ -82,7 +83,8 @@ def test_factories_give_what_they_give_on_the_cpu() -> None:
         lambda device: torch.scalar_tensor(4.5, device=device),
         lambda device: torch.empty_like(torch.empty(2, 3, device=device).t()).zero_(),
         lambda device: torch.zeros(2, 2, device=device).new_full((3,), 2),
-    ):
+    )
+    for make in makers:
         expected, actual = make("cpu"), make("fl:1")
         assert (actual.dtype, actual.stride(), str(actual.device)) == (expected.dtype, expected.stride(), "fl:1")
         assert torch.equal(actual.cpu(), expected)
@@ -103,7 +105,7 @@ VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "squeeze": lambda t: t[:1].squeeze(),
     "narrow": lambda t: t.narrow(1, 1, 2),
     "flatten": lambda t: t.flatten(1),
-    "split": lambda t: t.split(2, dim=1)[1],
+    "split": lambda t: torch.ops.aten.split(t, 2, 1)[1],
     "chunk": lambda t: t.chunk(2, dim=2)[1],
     "unbind": lambda t: t.unbind(1)[2],
     "movedim": lambda t: t.movedim(0, -1),
@@ -196,7 +198,7 @@ def test_storages_can_be_resized_and_shared() -> None:
 
 def test_set() -> None:
     source = torch.arange(12.0).view(3, 4).to("fl:0")
-    other = torch.empty(0, device="fl:0").set_(source)
+    other = torch.ops.aten.set_(torch.empty(0, device="fl:0"), source)
     assert other.is_set_to(source)
     assert not torch.empty_like(source).is_set_to(source)
     other[1, 2] = 50
@@ -208,10 +210,10 @@ def test_set() -> None:
     assert other.set_().numel() == 0
     assert other.device == torch.device("fl:0")
     with pytest.raises(RuntimeError, match="device"):
-        torch.empty(0, device="fl:1").set_(source.untyped_storage(), 0, (1,))
+        torch.empty(0, device="fl:1").set_(source.untyped_storage(), 0, (1,), (1,))
     with pytest.raises(RuntimeError, match="invalid storage offset"):
-        torch.empty(0, device="fl:0").set_(source.untyped_storage(), -1, (1,))
-    assert torch.empty((), device="fl:0").set_(source.untyped_storage(), 5, ()).item() == 5
+        torch.empty(0, device="fl:0").set_(source.untyped_storage(), -1, (1,), (1,))
+    assert torch.empty((), device="fl:0").set_(source.untyped_storage(), 5, (), ()).item() == 5
 
 
 def test_storage_outlives_tensor() -> None:

@@ -24,7 +24,7 @@ at::Tensor cast(Device& device, const at::Tensor& tensor, uint32_t dtype) {
   at::Tensor made = tensor.is_non_overlapping_and_dense()
                         ? empty_on(device, scalar_type(dtype), tensor.sizes(), tensor.strides())
                         : empty_on(device, scalar_type(dtype), tensor.sizes());
-  copy(made, tensor, /*non_blocking=*/false);
+  copy_tensor(made, tensor, /*non_blocking=*/false);
   return made;
 }
 

@@ -33,8 +33,8 @@ at::Tensor empty_host(c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArr
 
 // ---- Runs between the host and a device ---------------------------------------------------------------------------
 
-// Host memory to device. Ordinary memory has been captured when this returns; pinned memory has been read by then, or is
-// kept from reuse until it has been.
+// Host memory to device. Ordinary memory has been captured when this returns; pinned memory has been read by then, or
+// is kept from reuse until it has been.
 void send(const Place& destination, const at::Tensor& host, uint64_t bytes, bool non_blocking) {
   Stream& stream = current_stream(*destination.device);
   const void* pointer = host.const_data_ptr();
@@ -59,7 +59,7 @@ at::Tensor fetch_extent(const at::Tensor& source) {
   return host.as_strided(source.sizes(), source.strides());
 }
 
-// ---- Whole tensors: same sizes, no conj or neg bits, at least one element --------------------------------------------
+// ---- Whole tensors: same sizes, no conj or neg bits, at least one element -----------------------------------------
 
 // Up to this many bytes, reading gaps along is cheaper than closing them on the device first.
 constexpr uint64_t kSmall = 64 << 10;
@@ -148,7 +148,7 @@ void copy_values(const at::Tensor& destination, const at::Tensor& source, bool n
   }
 }
 
-// ---- What torch adds: bits, overlap, broadcasting ---------------------------------------------------------------------
+// ---- What torch adds: bits, overlap, broadcasting -----------------------------------------------------------------
 
 // The memory as it is, without what conj and neg bits say of it.
 at::Tensor stored(const at::Tensor& tensor) {
@@ -207,18 +207,18 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   const bool is_plain = self.defined() && source.defined() && !self._is_zerotensor() && !source._is_zerotensor() &&
                         !self.is_meta() && !source.is_meta();
   if (C10_UNLIKELY(!is_plain)) return at::native::copy_(self, source, non_blocking);
-  torch_fl::copy(self, source, non_blocking);
+  copy_tensor(self, source, non_blocking);
   return self;
 }
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
-  torch_fl::copy(destination, source, non_blocking);
+  copy_tensor(destination, source, non_blocking);
   return destination;
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& destination) {
   destination.resize_(source.sizes());
-  torch_fl::copy(destination, source, /*non_blocking=*/false);
+  copy_tensor(destination, source, /*non_blocking=*/false);
   return destination;
 }
 
@@ -233,7 +233,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 }  // namespace
 
-void copy(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+void copy_tensor(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   TORCH_CHECK(destination.layout() == c10::kStrided && source.layout() == c10::kStrided &&
                   !destination.is_quantized() && !source.is_quantized(),
               "copies to and from fl devices take strided tensors that are not quantized, got ", source.layout(), " ",
@@ -262,7 +262,7 @@ at::Tensor to_device(const at::Tensor& source, Device& device) {
                        ? empty_on(device, source.scalar_type(), source.sizes(), source.strides())
                        : empty_on(device, source.scalar_type(), source.sizes(),
                                   at::infer_dense_strides(source.sizes(), source.strides()));
-  torch_fl::copy(out, source, /*non_blocking=*/false);
+  copy_tensor(out, source, /*non_blocking=*/false);
   return out;
 }
 

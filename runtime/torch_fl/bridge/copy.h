@@ -11,7 +11,7 @@ namespace torch_fl {
 // later work of them. Host memory may be used again when this returns, unless it is pinned and `non_blocking` is true;
 // a destination on the host has been written by then, with the same exception. Raises what torch raises for sizes, and
 // what a device says; a failed stream surfaces here where the copy waits for it.
-void copy(const at::Tensor& destination, const at::Tensor& source, bool non_blocking);
+void copy_tensor(const at::Tensor& destination, const at::Tensor& source, bool non_blocking);
 
 // A CPU tensor of the values of an fl tensor, in memory that is nobody else's: same sizes, strides as close to the
 // source's as reading it once allows, no conj or neg bits. Waits for the device.

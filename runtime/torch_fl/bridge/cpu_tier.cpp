@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -14,48 +13,12 @@
 #include "copy.h"
 #include "generator.h"
 #include "host_twin.h"
+#include "schema.h"
 
 namespace torch_fl {
 namespace {
 
-bool writes(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
-
-bool on_fl(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kFl; }
-
-// Calls visit(tensor) for every tensor of an argument that is defined.
-template <class Visit>
-void each_tensor(const c10::IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector())
-      if (tensor.defined()) visit(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector())
-      if (tensor.has_value() && tensor->defined()) visit(*tensor);
-  }
-}
-
-// The value with every tensor replaced by what `replace` makes of it.
-template <class Replace>
-c10::IValue with_tensors(const c10::IValue& value, Replace&& replace) {
-  auto of = [&](const at::Tensor& tensor) { return tensor.defined() ? replace(tensor) : tensor; };
-  if (value.isTensor()) return of(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> out;
-    for (const at::Tensor& tensor : value.toTensorVector()) out.push_back(of(tensor));
-    return out;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> out;
-    for (const auto& tensor : value.toOptionalTensorVector())
-      out.push_back(tensor.has_value() ? std::optional<at::Tensor>(of(*tensor)) : std::nullopt);
-    return out;
-  }
-  return value;
-}
+bool lives_on_fl(const at::Tensor& tensor) { return tensor.device().type() == kFl; }
 
 // ---- Devices -------------------------------------------------------------------------------------------------------
 
@@ -73,7 +36,7 @@ void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue>
   const bool lenient = takes_host_tensors(schema.name());
   for (const auto i : c10::irange(arguments.size())) {
     each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      const bool is_number = tensor.is_cpu() && tensor.dim() == 0 && !writes(schema.arguments()[i]);
+      const bool is_number = tensor.is_cpu() && tensor.dim() == 0 && !is_written(schema.arguments()[i]);
       if (tensor.device() == torch_device(target.index) || is_number || (lenient && tensor.is_cpu())) return;
       TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
                   torch_device(target.index), " and ", tensor.device(), "! (when checking argument ",
@@ -122,14 +85,14 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack, Device& target
   for (const auto i : c10::irange(n_arguments)) {
     const c10::Argument& argument = schema.arguments()[i];
     each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (on_fl(tensor)) twins.add(tensor, writes(argument), argument.is_out());
+      if (lives_on_fl(tensor)) twins.add(tensor, is_written(argument), argument.is_out());
     });
   }
   twins.make();
   torch::jit::drop(*stack, n_arguments);
   for (const auto i : c10::irange(n_arguments)) {
     c10::IValue value = with_tensors(arguments[i], [&](const at::Tensor& tensor) {
-      return on_fl(tensor) ? twins.host(tensor) : tensor;
+      return lives_on_fl(tensor) ? twins.host(tensor) : tensor;
     });
     if (value.isDevice() && value.toDevice().type() == kFl) value = c10::Device(c10::DeviceType::CPU);
     if (is_generator(schema.arguments()[i])) value = host_generator(value, target);
@@ -142,13 +105,8 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack, Device& target
   const size_t n_results = schema.returns().size();
   for (const auto i : c10::irange(n_results)) {
     c10::IValue& result = (*stack)[stack->size() - n_results + i];
-    const c10::AliasInfo* alias = schema.returns()[i].alias_info();
-    const auto original = std::find_if(
-        schema.arguments().begin(), schema.arguments().end(), [&](const c10::Argument& argument) {
-          return alias != nullptr && argument.alias_info() != nullptr && *argument.alias_info() == *alias;
-        });
-    if (original != schema.arguments().end()) {
-      result = arguments[static_cast<size_t>(original - schema.arguments().begin())];
+    if (const auto original = argument_behind(schema, i)) {
+      result = arguments[*original];
       continue;
     }
     result = with_tensors(result, [&](const at::Tensor& tensor) {

@@ -1,6 +1,7 @@
 #include "decomposition.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -9,20 +10,12 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
 
+#include "schema.h"
+
 namespace torch_fl {
 namespace {
 
 namespace py = pybind11;
-
-// Null: there is none. The GIL is held; entries live for ever.
-PyObject* find(const c10::OperatorHandle& op) {
-  static auto& known = *new std::unordered_map<c10::OperatorName, PyObject*>;
-  const auto place = known.find(op.operator_name());
-  if (place != known.end()) return place->second;
-  const c10::OperatorName& name = op.operator_name();
-  py::object found = py::module_::import("torch_fl.decompositions").attr("find")(name.name, name.overload_name);
-  return known[name] = found.is_none() ? nullptr : found.release().ptr();
-}
 
 // The dispatcher keeps dtypes, layouts and memory formats as numbers.
 py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
@@ -51,59 +44,66 @@ bool is_default(const c10::IValue& value, const c10::Argument& argument) {
   return !value.isTensor() && !value.isTensorList() && !value.isOptionalTensorList() && value == *standard;
 }
 
-}  // namespace
-
-bool has_decomposition(const c10::OperatorHandle& op) {
-  if (!Py_IsInitialized()) return false;
-  py::gil_scoped_acquire gil;
-  return find(op) != nullptr;
+// Defaults are left out: many decompositions take fewer arguments than the operator has.
+void convert(const std::vector<c10::Argument>& schema, c10::ArrayRef<c10::IValue> values, bool with_outs,
+             py::tuple& args, py::dict& kwargs) {
+  size_t positional = 0;
+  for (const auto i : c10::irange(schema.size()))
+    if (!schema[i].kwarg_only() && !is_default(values[i], schema[i])) positional = i + 1;
+  args = py::tuple(positional);
+  for (const auto i : c10::irange(schema.size())) {
+    if (i < positional)
+      args[i] = to_python(values[i], schema[i]);
+    else if (schema[i].kwarg_only() && !is_default(values[i], schema[i]) && (with_outs || !schema[i].is_out()))
+      kwargs[schema[i].name().c_str()] = to_python(values[i], schema[i]);
+  }
 }
 
-void run_decomposition(const c10::OperatorHandle& op, c10::Stack* stack) {
-  const c10::FunctionSchema& schema = op.schema();
-  const std::vector<c10::Argument>& arguments = schema.arguments();
-  const std::vector<c10::IValue> values(stack->end() - static_cast<std::ptrdiff_t>(arguments.size()), stack->end());
+}  // namespace
+
+const Decomposition* find_decomposition(const c10::OperatorHandle& op) {
+  if (!Py_IsInitialized()) return nullptr;
   py::gil_scoped_acquire gil;
-
-  // Defaults are left out: many decompositions take fewer arguments than the operator has.
-  size_t positional = 0;
-  for (const auto i : c10::irange(arguments.size()))
-    if (!arguments[i].kwarg_only() && !is_default(values[i], arguments[i])) positional = i + 1;
-  py::tuple args(positional);
-  py::dict kwargs;
-  for (const auto i : c10::irange(arguments.size())) {
-    if (i < positional)
-      args[i] = to_python(values[i], arguments[i]);
-    else if (arguments[i].kwarg_only() && !is_default(values[i], arguments[i]))
-      kwargs[arguments[i].name().c_str()] = to_python(values[i], arguments[i]);
+  static auto& known = *new std::unordered_map<c10::OperatorName, std::optional<Decomposition>>;  // under the GIL
+  const c10::OperatorName& name = op.operator_name();
+  auto place = known.find(name);
+  if (place == known.end()) {
+    py::object found = py::module_::import("torch_fl.decompositions").attr("find")(name.name, name.overload_name);
+    std::optional<Decomposition> made;
+    if (!found.is_none()) made = {py::object(found[py::int_(0)]).release().ptr(), py::cast<bool>(found[py::int_(1)])};
+    place = known.emplace(name, made).first;
   }
+  return place->second.has_value() ? &*place->second : nullptr;
+}
 
+std::vector<c10::IValue> run_decomposition(const Decomposition& decomposition, const c10::OperatorHandle& op,
+                                           c10::ArrayRef<c10::IValue> arguments) {
+  const c10::FunctionSchema& schema = op.schema();
+  py::gil_scoped_acquire gil;
   py::object out;
   try {
-    out = py::reinterpret_borrow<py::object>(find(op))(*args, **kwargs);
+    py::tuple args;
+    py::dict kwargs;
+    convert(schema.arguments(), arguments, decomposition.writes, args, kwargs);
+    out = py::reinterpret_borrow<py::object>(static_cast<PyObject*>(decomposition.function))(*args, **kwargs);
   } catch (py::error_already_set& raised) {
     TORCH_CHECK_NOT_IMPLEMENTED(!raised.matches(PyExc_NotImplementedError) && !raised.matches(PyExc_TypeError),
                                 raised.what());
     throw;
   }
+  if (decomposition.writes) return {};
 
-  const std::vector<c10::Argument>& results = schema.returns();
-  TORCH_CHECK_NOT_IMPLEMENTED(results.size() < 2 || (py::isinstance<py::sequence>(out) && py::len(out) == results.size()),
-                              "the decomposition of ", schema.operator_name(), " does not give ", results.size(),
-                              " results");
-  torch::jit::drop(*stack, arguments.size());
-  for (const auto i : c10::irange(results.size())) {
-    const c10::AliasInfo* alias = results[i].alias_info();
-    const auto original = std::find_if(arguments.begin(), arguments.end(), [&](const c10::Argument& argument) {
-      return alias != nullptr && argument.alias_info() != nullptr && *argument.alias_info() == *alias;
-    });
-    if (original != arguments.end()) {
-      stack->push_back(values[static_cast<size_t>(original - arguments.begin())]);
-      continue;
-    }
-    const py::object one = results.size() == 1 ? out : py::object(out[py::int_(i)]);
-    stack->push_back(torch::jit::toIValue(one, results[i].type()));
+  const std::vector<c10::Argument>& takes = schema.arguments();
+  const auto written = static_cast<size_t>(std::count_if(takes.begin(), takes.end(), is_written));
+  const size_t n = written != 0 ? written : schema.returns().size();
+  TORCH_CHECK_NOT_IMPLEMENTED(n < 2 || (py::isinstance<py::sequence>(out) && py::len(out) == n),
+                              "the decomposition of ", schema.operator_name(), " does not give ", n, " results");
+  std::vector<c10::IValue> values;
+  for (const auto i : c10::irange(n)) {
+    const c10::TypePtr type = written != 0 ? c10::TypePtr(c10::TensorType::get()) : schema.returns()[i].type();
+    values.push_back(torch::jit::toIValue(n == 1 ? out : py::object(out[py::int_(i)]), type));
   }
+  return values;
 }
 
 }  // namespace torch_fl

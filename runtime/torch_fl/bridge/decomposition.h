@@ -1,15 +1,25 @@
 // Decompositions of operators into others, in Python.
 #pragma once
+#include <vector>
+
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
+#include <ATen/core/ivalue.h>
 
 namespace torch_fl {
 
-// Whether torch_fl.decompositions has one. Takes the GIL, and may import what it needs at first.
-bool has_decomposition(const c10::OperatorHandle& op);
+// Of one operator; lives for ever.
+struct Decomposition {
+  void* function;  // PyObject*
+  bool writes;     // changes the arguments that the operator changes; else it gives what belongs into them
+};
 
-// Arguments on the stack become results. Throws what Python raises. NotImplementedError and TypeError, which say that
-// the decomposition takes no such arguments, become c10::NotImplementedError.
-void run_decomposition(const c10::OperatorHandle& op, c10::Stack* stack);
+// Null: torch_fl.decompositions has none. Takes the GIL, and imports what it needs at first.
+const Decomposition* find_decomposition(const c10::OperatorHandle& op);
+
+// The values that it gives for the operator's arguments: results, or where it does not write them itself, one tensor for
+// each argument that is written. Throws what Python raises; NotImplementedError and TypeError, which say that the
+// decomposition takes no such arguments, as c10::NotImplementedError.
+std::vector<c10::IValue> run_decomposition(const Decomposition& decomposition, const c10::OperatorHandle& op,
+                                           c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace torch_fl

@@ -236,7 +236,7 @@ bool run_elementwise(const Operator& op, const Argument* args, DtypeRow row, con
   else
     call.output(*operands[0], walk.shape(), walk.strides_of(0));
   if (!call.submit()) return false;
-  if (apart) copy(out, made[0], /*non_blocking=*/false);
+  if (apart) copy_tensor(out, made[0], /*non_blocking=*/false);
   return true;
 }
 

@@ -16,8 +16,8 @@ namespace {
 at::Tensor with_bytes(Device& device, c10::ScalarType dtype, size_t bytes) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                        allocate(device, bytes), &allocator(), /*resizable=*/true);
-  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                  c10::scalarTypeToTypeMeta(dtype));
+  const c10::DispatchKeySet keys(c10::DispatchKey::PrivateUse1);
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
 }
 
 c10::ScalarType checked_dtype(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,

@@ -13,6 +13,7 @@
 #include "cpu_tier.h"
 #include "dtype.h"
 #include "generic_tier.h"
+#include "schema.h"
 #include "transfer.h"
 #include "warning.h"
 #include "wording.h"
@@ -47,7 +48,6 @@ Counters& counters_of(const std::string& op, Device& device) {
 std::string wording(c10::ArrayRef<at::Tensor> tensors) {
   std::string out;
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.defined()) continue;
     out += (out.empty() ? "" : ", ");
     const uint32_t dtype = fl_dtype(tensor.scalar_type());
     out += dtype != FL_DTYPE_NONE ? dtype_name(dtype) : c10::toString(tensor.scalar_type());
@@ -91,23 +91,14 @@ void refuse_if_error(const std::string& op, Device& device, c10::ArrayRef<at::Te
 
 std::vector<at::Tensor> tensors_of(c10::ArrayRef<c10::IValue> arguments) {
   std::vector<at::Tensor> out;
-  for (const c10::IValue& value : arguments) {
-    if (value.isTensor()) {
-      out.push_back(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) out.push_back(tensor);
-    } else if (value.isOptionalTensorList()) {
-      for (const auto& tensor : value.toOptionalTensorVector())
-        if (tensor.has_value()) out.push_back(*tensor);
-    }
-  }
+  for (const c10::IValue& value : arguments) each_tensor(value, [&](const at::Tensor& t) { out.push_back(t); });
   return out;
 }
 
 // Where the results belong: to the tensors' device, else to the one that was asked for.
 Device& target_of(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined() && tensor.device().type() == kFl) return device_of(tensor.device());
+    if (tensor.device().type() == kFl) return device_of(tensor.device());
   }
   for (const c10::IValue& value : arguments) {
     if (value.isDevice() && value.toDevice().type() == kFl) return device_of(value.toDevice());

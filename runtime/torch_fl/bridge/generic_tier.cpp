@@ -1,5 +1,6 @@
 #include "generic_tier.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -7,16 +8,20 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_resize_output.h>
 #include <c10/util/irange.h>
 
+#include "convert.h"
 #include "decomposition.h"
+#include "schema.h"
 
 namespace torch_fl {
 namespace {
 
 // One operator on its way through the generic tier in this thread.
-struct Attempt {
-  explicit Attempt(const c10::OperatorHandle& op, bool can_be_abandoned)
+class Attempt {
+ public:
+  Attempt(const c10::OperatorHandle& op, bool can_be_abandoned)
       : op(op), can_be_abandoned(can_be_abandoned), outer(innermost) {
     innermost = this;
   }
@@ -25,7 +30,7 @@ struct Attempt {
   Attempt& operator=(const Attempt&) = delete;
 
   const c10::OperatorHandle& op;
-  const bool can_be_abandoned;
+  bool can_be_abandoned;
   bool abandoned = false;
   Attempt* const outer;
   static thread_local Attempt* innermost;
@@ -51,30 +56,88 @@ std::optional<c10::DispatchKey> composite_key(const c10::OperatorHandle& op) {
   return std::nullopt;
 }
 
-// Whether a second computation from the start gives what an uninterrupted first one would have given.
-bool can_be_abandoned(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) return false;
-  const std::vector<c10::Argument>& schema = op.schema().arguments();
+// Puts what a decomposition gave into the arguments that the operator writes; false, before the first, where one of them
+// does not fit.
+bool write(const std::vector<c10::Argument>& schema, c10::ArrayRef<c10::IValue> arguments,
+           c10::ArrayRef<c10::IValue> values) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
   for (const auto i : c10::irange(schema.size())) {
-    const bool writes = schema[i].alias_info() != nullptr && schema[i].alias_info()->isWrite();
-    if (!writes) continue;
-    if (!schema[i].is_out() || !arguments[i].isTensor()) return false;
-    // An out= that is no input besides may hold anything halfway.
-    for (const auto k : c10::irange(schema.size())) {
-      if (k == i) continue;
-      if (arguments[k].isTensorList() || arguments[k].isOptionalTensorList()) return false;
-      if (arguments[k].isTensor() && arguments[k].toTensor().defined() && arguments[i].toTensor().defined() &&
-          arguments[k].toTensor().is_alias_of(arguments[i].toTensor()))
-        return false;
-    }
+    if (!is_written(schema[i])) continue;
+    const at::Tensor& target = arguments[i].toTensor();
+    const at::Tensor& value = values[pairs.size()].toTensor();
+    if (value.scalar_type() != target.scalar_type() || value.device() != target.device()) return false;
+    if (!schema[i].is_out() && value.sizes() != target.sizes()) return false;
+    pairs.emplace_back(target, value);
+  }
+  for (const auto& [target, value] : pairs) {
+    at::_resize_output_(target, value.sizes(), target.device());
+    target.copy_(value);
   }
   return true;
 }
 
+void replace_arguments(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                       std::vector<c10::IValue>& values, bool written, c10::Stack* stack) {
+  torch::jit::drop(*stack, arguments.size());
+  for (const auto i : c10::irange(op.schema().returns().size())) {
+    if (const auto original = argument_behind(op.schema(), i))
+      stack->push_back(arguments[*original]);
+    else if (!written)
+      stack->push_back(std::move(values[i]));
+  }
+}
+
+bool on_device(c10::ArrayRef<c10::IValue> values, const Device& target) {
+  return std::all_of(values.begin(), values.end(), [&](const c10::IValue& value) {
+    return !value.isTensor() || !value.toTensor().defined() ||
+           value.toTensor().device() == torch_device(target.index);
+  });
+}
+
+// False: the decomposition does not take these arguments, or had to be abandoned, which `attempt` then says.
+bool decompose(const Decomposition& decomposition, Attempt& attempt, c10::ArrayRef<c10::IValue> arguments,
+               const Device& target, c10::Stack* stack) {
+  const std::vector<c10::Argument>& schema = attempt.op.schema().arguments();
+  const bool is_mutable = writes_arguments(attempt.op.schema());
+  std::vector<c10::IValue> values;
+  try {
+    values = run_decomposition(decomposition, attempt.op, arguments);
+  } catch (const c10::NotImplementedError&) {
+    if (decomposition.writes) throw;
+    return false;
+  } catch (...) {
+    if (!attempt.abandoned) throw;
+    return false;
+  }
+  if (attempt.abandoned || !on_device(values, target)) return false;
+  attempt.can_be_abandoned = false;
+  if (is_mutable && !decomposition.writes && !write(schema, arguments, values)) return false;
+  replace_arguments(attempt.op, arguments, values, is_mutable, stack);
+  return true;
+}
+
+bool compose(c10::DispatchKey key, Attempt& attempt, c10::ArrayRef<c10::IValue> arguments, c10::Stack* stack) {
+  const size_t below = stack->size() - arguments.size();
+  try {
+    attempt.op.callBoxedForDispatchKey(key, *stack);
+    if (!attempt.abandoned) return true;
+  } catch (const c10::NotImplementedError&) {
+    if (!attempt.can_be_abandoned) throw;
+  } catch (...) {
+    if (!attempt.abandoned) throw;
+  }
+  stack->resize(below);
+  for (const c10::IValue& argument : arguments) stack->push_back(argument);
+  return false;
+}
+
+// ---- Attempts that failed ------------------------------------------------------------------------------------------
+
 std::string signature(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments, const Device& target) {
   std::string out = c10::toString(op.operator_name()) + " fl:" + std::to_string(target.index);
   for (const c10::IValue& value : arguments) {
-    if (value.isTensor() && value.toTensor().defined()) out += std::string(" ") + c10::toString(value.toTensor().scalar_type());
+    if (value.isTensor() && value.toTensor().defined())
+      out += std::string(" ") + c10::toString(value.toTensor().scalar_type());
   }
   return out;
 }
@@ -90,33 +153,25 @@ std::unordered_set<std::string>& abandoned() {
 bool run_generic(const c10::OperatorHandle& op, c10::Stack* stack, Device& target) {
   if (is_underway(op)) return false;
   const std::optional<c10::DispatchKey> composite = composite_key(op);
-  if (!composite.has_value() && !has_decomposition(op)) return false;
-  const size_t n_arguments = op.schema().arguments().size();
-  const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(n_arguments), stack->end());
+  const Decomposition* decomposition = composite.has_value() ? nullptr : find_decomposition(op);
+  if (!composite.has_value() && decomposition == nullptr) return false;
+  const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack->end());
   const std::string key = signature(op, arguments, target);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (abandoned().count(key) != 0) return false;
   }
 
-  const size_t below = stack->size() - n_arguments;
-  Attempt attempt(op, can_be_abandoned(op, arguments));
-  try {
-    if (composite.has_value())
-      op.callBoxedForDispatchKey(*composite, *stack);
-    else
-      run_decomposition(op, stack);
-    if (!attempt.abandoned) return true;
-  } catch (const c10::NotImplementedError&) {
-    if (!attempt.can_be_abandoned) throw;
-  } catch (...) {
-    if (!attempt.abandoned) throw;
+  const bool writes_midway =
+      decomposition != nullptr ? decomposition->writes : writes_arguments(op.schema());
+  Attempt attempt(op, !writes_midway && !op.hasTag(at::Tag::nondeterministic_seeded));
+  const bool served = composite.has_value() ? compose(*composite, attempt, arguments, stack)
+                                            : decompose(*decomposition, attempt, arguments, target, stack);
+  if (attempt.abandoned) {
+    std::lock_guard<std::mutex> lock(mutex);
+    abandoned().insert(key);
   }
-  stack->resize(below);
-  for (const c10::IValue& argument : arguments) stack->push_back(argument);
-  std::lock_guard<std::mutex> lock(mutex);
-  abandoned().insert(key);
-  return false;
+  return served;
 }
 
 void abandon_generic() {

@@ -139,7 +139,7 @@ void HostTwins::write_back() {
       if (host.is_non_overlapping_and_dense())
         device.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
     }
-    if (!in_place) torch_fl::copy(device, host, /*non_blocking=*/false);
+    if (!in_place) copy_tensor(device, host, /*non_blocking=*/false);
   }
 }
 

@@ -54,7 +54,7 @@ class Relaid {
     if (!call_.launch(kernel_, relaid)) return false;
     for (int i = 0; i < call_.n_outs_; ++i) {
       const Call::Described& wanted = call_.outputs_[i];
-      if (computed_[i] != nullptr) copy(view_of(*wanted.source, wanted.tensor), *computed_[i], /*non_blocking=*/false);
+      if (computed_[i] != nullptr) copy_tensor(view_of(*wanted.source, wanted.tensor), *computed_[i], /*non_blocking=*/false);
     }
     return true;
   }
@@ -74,7 +74,7 @@ class Relaid {
       const Call::Described& described = call_.inputs_[i];
       if (&described.tensor != args_[slot].value.tensor || lies_right(kernel_, described.tensor)) continue;
       fl_tensor& made = inputs_[n_inputs_++];
-      copy(make(described.tensor, made), view_of(*described.source, described.tensor), /*non_blocking=*/false);
+      copy_tensor(make(described.tensor, made), view_of(*described.source, described.tensor), /*non_blocking=*/false);
       args_[slot].value.tensor = &made;
       return;
     }
@@ -85,7 +85,7 @@ class Relaid {
     for (size_t i = 0; i < listed_.size(); ++i) {
       const Call::Described& described = call_.listed_[i];
       if (described.source == nullptr || lies_right(kernel_, described.tensor)) continue;
-      copy(make(described.tensor, listed_[i]), view_of(*described.source, described.tensor), /*non_blocking=*/false);
+      copy_tensor(make(described.tensor, listed_[i]), view_of(*described.source, described.tensor), /*non_blocking=*/false);
       pointers_[i] = &listed_[i];
     }
     for (size_t slot = 0; slot < op_.slots.size(); ++slot)
