@@ -341,8 +341,8 @@ def plugins_loaded_so_far() -> Any:
     return "libfl_" in Path("/proc/self/maps").read_text()
 
 
-# From here on devices are asked for: torch wants the accelerator itself, pins memory for it, and its autograd engine has
-# a thread for each device of every backend.
+# From here on devices are asked for: torch wants the accelerator itself, pins memory for it, and its autograd engine
+# has a thread for each device of every backend.
 
 
 @behaviour
