@@ -5,10 +5,10 @@
 #include <dlfcn.h>
 
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "allocator.h"
+#include "autograd_threads.h"
 #include "convert.h"
 #include "core/error.h"
 #include "core/fork.h"
@@ -119,10 +119,6 @@ py::dict add_device_of(int vendor, int vendor_index, const std::string& options,
   }
   return describe(*made);
 }
-
-// For the end of the process. A thread of torch's that frees the last backward pass needs the GIL to do so, and aborts
-// the process if Python has ended meanwhile: a script whose last act is backward() would end so more often than not.
-void end_autograd_threads() { torch::autograd::Engine::get_default_engine().stop(); }
 
 void bind_devices(py::module_& m) {
   m.def("add_vendor", quick(&add_vendor_at), py::arg("root"), py::arg("pinned"), py::arg("fault"));
