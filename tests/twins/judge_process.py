@@ -2,7 +2,8 @@
 
 Request: {"library", "runs": [{"seed", "rows": [patterns]}], "watchdog": seconds, "stop": whether a run ends at its
 first failing row}. Answer: one JSON line for each run, {"seed", "rows": [{"id", "verdict", "violates", "message",
-"seconds"}], "exit", "seconds"}, with "said" where no row ran.
+"seconds"}], "exit", "seconds"}, with "said" where no row ran. A failing case is shrunk for the first seed only: of the
+others one asks whether they fail.
 The process is the suite's own judge, pytest and all. Left out is what thousands of short runs need not repeat: the
 report, which nobody reads, and items for rows that are not asked for.
 """
@@ -45,6 +46,8 @@ class _Rows:
 
 def main() -> None:
     """Serve the request on standard input."""
+    from torch_fl_conformance import kernel_row
+
     request = json.loads(sys.stdin.read())
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryDirectory(prefix="torch-fl-judge-") as folder:
@@ -52,12 +55,16 @@ def main() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         os.chdir(folder)
         _prepare(request["watchdog"])
+        shrink_runs = kernel_row.SHRINK_RUNS, kernel_row.CRASH_RUNS
         for run in request["runs"]:
+            is_first = run["seed"] == request["runs"][0]["seed"]
+            kernel_row.SHRINK_RUNS, kernel_row.CRASH_RUNS = shrink_runs if is_first else (0, 0)
             print(json.dumps(_judge(request, run)), file=answers, flush=True)
 
 
 def _prepare(watchdog: float) -> None:
-    from torch_fl_conformance import calls, controller, facade, moves, ordering, preflight, run
+    from torch_fl_conformance import calls, controller, facade, moves, ordering, preflight
+    from torch_fl_conformance.driver_client import DriverConfig
     from torch_fl_conformance.effort import Effort
 
     Effort.watchdog = property(lambda self: watchdog)  # type: ignore[method-assign, assignment]
@@ -68,6 +75,20 @@ def _prepare(watchdog: float) -> None:
     calls.Calls.sync.__defaults__ = facade.Abi.device_sync.__defaults__ = (moves.SYNC_NS,)
     controller.Controller._write = lambda self, run, rows, code: code  # type: ignore[method-assign]
     preflight._check_reportable = lambda name, settings: None
+    look, seen = preflight.look, {}
+
+    def look_once(config: DriverConfig, name: str) -> Any:
+        if name not in seen:
+            seen[name] = look(config, name)
+        return seen[name]
+
+    preflight.look = look_once  # what the plugin says of itself is the same with every seed
+    _make_no_items_but_the_wanted()
+
+
+def _make_no_items_but_the_wanted() -> None:
+    from torch_fl_conformance import run
+
     generate = run.Collection.pytest_generate_tests
 
     def generate_wanted(self: run.Collection, metafunc: pytest.Metafunc) -> None:
