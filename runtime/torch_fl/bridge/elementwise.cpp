@@ -52,10 +52,11 @@ struct Flat {
   }
 };
 
-// A 0-dimensional tensor on the CPU counts as a number, which weighs less than any tensor with dimensions.
+// A 0-dimensional tensor on the CPU counts as a number, which weighs less than any tensor with dimensions. Bools are left
+// to shape functions, some of which refuse them.
 bool keeps_dtype(const at::Tensor& number, const Flat& flat) {
   bool outweighed = flat.lead->dim() > 0 || number.unsafeGetTensorImpl()->is_wrapped_number();
-  return outweighed && keeps_dtype(number.scalar_type(), flat.dtype);
+  return outweighed && number.scalar_type() != c10::ScalarType::Bool && keeps_dtype(number.scalar_type(), flat.dtype);
 }
 
 bool shares_storage(const at::Tensor& a, const at::Tensor& b) {
@@ -89,7 +90,7 @@ bool run_flat(const Operator& op, const Argument* args, at::Tensor& out) {
       if (arg.kind == Argument::Kind::kNumber) {
         if (!keeps_dtype(arg.number->type(), flat.dtype)) return false;
         if (slot.kind == SlotKind::kTensor && !slot.scalar) return false;
-        if (slot.kind != SlotKind::kTensor && arg.number->isBoolean() && dtype != FL_DTYPE_BOOL) return false;
+        if (arg.number->isBoolean() && dtype != FL_DTYPE_BOOL) return false;
       }
       if (!call.plain(i, arg, dtype)) return false;
     } else if (flat.has_number && is_number_tensor(*arg.tensor)) {

@@ -122,15 +122,11 @@ struct Pointwise<Op, Meta, Row, at::Tensor(First, Rest...)> {
   static bool run(const Operator& op, const Argument (&args)[sizeof...(Rest) + 1], const Shaped<Meta>& shape) {
     Argument operands[sizeof...(Rest) + 1];
     int next = shape.noutputs();
-    c10::ScalarType dtype = shape.computed();
     for (size_t i = 0; i <= sizeof...(Rest); ++i) {
       operands[i] = args[i];
-      if (args[i].kind != Argument::Kind::kTensor || next == shape.ntensors()) continue;
-      operands[i].tensor = &shape.tensor(next++);
-      if (dtype == c10::ScalarType::Undefined && op.slots[i].type.is_variable())
-        dtype = (op.outs[0].is_variable() ? shape.output() : *operands[i].tensor).scalar_type();
+      if (args[i].kind == Argument::Kind::kTensor && next < shape.ntensors()) operands[i].tensor = &shape.tensor(next++);
     }
-    return run_elementwise(op, operands, row_of(fl_dtype(dtype), 0), shape.output(), shape.given());
+    return run_elementwise(op, operands, row_of(fl_dtype(shape.computed()), 0), shape.output(), shape.given());
   }
 };
 

@@ -3,6 +3,7 @@
 #include "canonical.h"
 #include "kept_dims.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/embedding_ops.h>
 #include <ATen/ops/gather_meta.h>
 #include <ATen/ops/gather_ops.h>
@@ -124,6 +125,9 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
   const int64_t along = c10::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
               "index_select(): self and result must have the same scalar type");
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, index);
   fit_out(out, selected_sizes(self, along, index), {}, self.options());
   if (run_index_select(out, /*given=*/true, self, along, index)) return out;
   stepped_down<ops::index_select_out>(self, dim, index, out);

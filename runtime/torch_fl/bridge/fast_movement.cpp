@@ -1,6 +1,7 @@
 // The fast lane's operators that move or make elements.
 #include "fast.h"
 #include "canonical.h"
+#include "device_copy.h"
 #include "kept_dims.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -105,14 +106,15 @@ at::Tensor constant_pad_nd(const at::Tensor& self, c10::IntArrayRef pad, const a
 
 at::Tensor& fill_inplace(at::Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
-  if (const Operator* op = entry_of<ops::fill_Scalar>()) {
-    at::assert_no_internal_overlap(self);
+  const Operator* op = entry_of<ops::fill_Scalar>();
+  const uint32_t dtype = fl_dtype(self.scalar_type());
+  const at::Tensor once = without_repeats(self);  // torch fills expanded tensors, too
+  if (op != nullptr && dtype != FL_DTYPE_NONE && !value.isComplex() &&
+      at::has_internal_overlap(once) != at::MemOverlap::Yes) {
     Call call(*op, device_of(self.device()));
-    if (fl_dtype(self.scalar_type()) != FL_DTYPE_NONE && !value.isComplex()) {
-      call.number(0, number(value, fl_dtype(self.scalar_type())));
-      call.output(self);
-      if (call.submit()) return self;
-    }
+    call.number(0, number(value, dtype));
+    call.output(once);
+    if (call.submit()) return self;
   }
   stepped_down<ops::fill__Scalar>(self, value);
   return self;

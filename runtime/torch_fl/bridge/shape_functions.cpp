@@ -6,6 +6,7 @@ namespace torch_fl::shape {
 
 void UnaryTest::meta(const at::Tensor& self) {
   const at::Tensor& out = maybe_get_output();
+  promoted = self.scalar_type();
   build(at::TensorIteratorConfig()
             .check_all_same_dtype(false)
             .declare_static_dtype(out.defined() ? out.scalar_type() : at::kBool)
@@ -16,9 +17,9 @@ void UnaryTest::meta(const at::Tensor& self) {
 
 void Where::meta(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   const at::Tensor& out = maybe_get_output();
-  const c10::ScalarType type = at::native::result_type(
+  promoted = at::native::result_type(
       at::native::update_result_type_state(other, at::native::update_result_type_state(self, {})));
-  TORCH_CHECK(!out.defined() || out.scalar_type() == type, "Expected out type to be ", type, " but got ",
+  TORCH_CHECK(!out.defined() || out.scalar_type() == promoted, "Expected out type to be ", promoted, " but got ",
               out.scalar_type());
   if (condition.scalar_type() == at::kByte) {
     TORCH_WARN_ONCE("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
@@ -31,7 +32,7 @@ void Where::meta(const at::Tensor& condition, const at::Tensor& self, const at::
   build(at::TensorIteratorConfig()
             .check_all_same_dtype(false)
             .allow_cpu_scalars(true)
-            .declare_static_dtype(type)
+            .declare_static_dtype(promoted)
             .add_borrowed_output(out)
             .add_borrowed_const_input(condition)
             .add_borrowed_const_input(self)

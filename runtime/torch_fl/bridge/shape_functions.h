@@ -10,8 +10,13 @@ struct Unary : at::TensorIteratorBase {
   void meta(const at::Tensor& self) { build_borrowing_unary_op(maybe_get_output(), self); }
 };
 
+// Those that say themselves what the operands of the row's dtype promote to, since torch's iterator cannot know it.
+struct Promoting : at::TensorIteratorBase {
+  c10::ScalarType promoted = c10::ScalarType::Undefined;
+};
+
 // One operand of any dtype; the output is bool, or an out= tensor of any dtype.
-struct UnaryTest : at::TensorIteratorBase {
+struct UnaryTest : Promoting {
   void meta(const at::Tensor& self);
 };
 
@@ -29,7 +34,7 @@ struct Relu : at::TensorIteratorBase {
   }
 };
 
-struct Where : at::TensorIteratorBase {
+struct Where : Promoting {
   void meta(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other);
 };
 

@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "convert.h"
 #include "factories.h"
+#include "shape_functions.h"
 
 namespace torch_fl {
 
@@ -33,10 +34,13 @@ class Shaped final : public Meta {
 
   const at::Tensor& output(size_t i = 0) const { return outputs_[i]; }
   bool given() const { return form_ != Form::kFunctional; }
-  // What the inputs promote to; Undefined where they need not agree.
+  // What the inputs promote to.
   c10::ScalarType computed() const {
     static_assert(iterates);
-    return this->common_dtype_;
+    if constexpr (std::is_base_of_v<shape::Promoting, Meta>)
+      return this->promoted;
+    else
+      return this->common_dtype_;
   }
 
   const at::Tensor& maybe_get_output(int64_t i) override { return outputs_[size_t(i)]; }

@@ -39,16 +39,16 @@ def steps(before: dict[str, Any], after: dict[str, Any], *names: str) -> int:
     return total(after) - total(before)
 
 
-def natively(call: Callable[[], Any]) -> Any:
+def natively(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """The call's result, which kernels of the devices gave alone."""
     with routing.wishes(generic=False, cpu=False):
-        return call()
+        return call(*arguments, **keywords)
 
 
 def same(function: Callable[..., Any], *arguments: Any, device: str, exact: bool = False, **keywords: Any) -> Any:
     """Call it with CPU tensors and with the same on the device, by native kernels alone; both must agree."""
     expected = function(*arguments, **keywords)
-    got = natively(lambda: function(*moved(arguments, device), **moved(keywords, device)))
+    got = natively(function, *moved(arguments, device), **moved(keywords, device))
     agree(got, expected, exact, (arguments, keywords))
     return got
 

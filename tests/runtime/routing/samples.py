@@ -132,7 +132,7 @@ def sample(name: str, row: Sequence[str]) -> tuple[Arguments, dict[str, Any]]:
     types = {variable: TORCH_DTYPES[dtype] for variable, dtype in zip(operator.types, row, strict=True)}
     tensors = sum(slot.kind == "tensor" for slot in operator.slots)
     make = _MAKE.get(name) or (_one(positive=name in _POSITIVE) if tensors == 1 else _two())
-    return make(types), _KEYWORDS.get(name, lambda t: {})(types)
+    return make(types), _KEYWORDS[name](types) if name in _KEYWORDS else {}
 
 
 def seed(name: str) -> int:

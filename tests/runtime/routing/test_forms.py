@@ -1,0 +1,122 @@
+"""In-place and out= forms of every operator, against the CPU."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch_fl import routing
+
+from .check import agree, natively, outcome, steps
+from .samples import OPERATORS, is_exact, moved, overload, sample
+
+DEVICE = "fl:2"
+pytestmark = pytest.mark.usefixtures("devices")
+
+
+def _begins_like(form: Any, functional: Any) -> bool:
+    pairs = zip(form._schema.arguments, functional._schema.arguments, strict=False)
+    return all(mine.name == theirs.name and str(mine.type) == str(theirs.type) for mine, theirs in pairs)
+
+
+def _writes(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def forms(name: str) -> tuple[list[Any], list[Any]]:
+    """The in-place and the out= overloads that this torch has."""
+    functional = overload(name)
+    count = len(functional._schema.arguments)
+    base = name.removeprefix("aten::").partition(".")[0]
+    inplace, out = [], []
+    for packet_name in (base, base + "_"):
+        packet = getattr(torch.ops.aten, packet_name, None)
+        for each in packet.overloads() if packet is not None else []:
+            form = getattr(packet, each)
+            written = [_writes(argument) for argument in form._schema.arguments]
+            if not _begins_like(form, functional) or not any(written):
+                continue
+            if written == [True] + [False] * (count - 1):
+                inplace.append(form)
+            elif written == [False] * count + [True] * len(functional._schema.returns):
+                out.append(form)
+    return inplace, out
+
+
+INPLACE = [(name, form) for name in OPERATORS for form in forms(name)[0]]
+OUT = [(name, form) for name in OPERATORS for form in forms(name)[1]]
+
+
+def row_of(name: str) -> tuple[str, ...]:
+    """A row of one dtype, f32 where there is one."""
+    rows = [row for row in OPERATORS[name].rows if len({dtype for dtype in row if dtype not in ("bool", "i32")}) <= 1]
+    return next((row for row in rows if row[0] == "f32"), OPERATORS[name].rows[0])
+
+
+def identifier(part: Any) -> str:
+    return str(part)
+
+
+def test_there_are_forms() -> None:
+    assert len(INPLACE) >= 45
+    assert len(OUT) >= 69
+
+
+@pytest.mark.parametrize(("name", "form"), INPLACE, ids=identifier)
+def test_inplace(name: str, form: Any) -> None:
+    row = row_of(name)
+    arguments, keywords = sample(name, row)
+    if name == "aten::addmm":
+        arguments = (torch.ones(4, 3), *arguments[1:])
+    given = moved(arguments, DEVICE)
+    expected = form(*arguments, **keywords)
+    before = routing.counters()
+    got = natively(lambda: form(*given, **keywords))
+    assert got is given[0]
+    agree(got, expected, is_exact(OPERATORS[name], row), name)
+    assert steps(before, routing.counters(), "generic", "cpu", "errors") == 0
+
+
+@pytest.mark.parametrize(("name", "form"), OUT, ids=identifier)
+@pytest.mark.parametrize("kind", ["fitting", "empty", "gaps", "too large"])
+def test_out(name: str, form: Any, kind: str) -> None:
+    row = row_of(name)
+    arguments, keywords = sample(name, row)
+    with_dtype = {key: value for key, value in keywords.items() if key != "dtype" or "dtype" in str(form._schema)}
+    results = overload(name)(*arguments, **keywords)
+    results = results if isinstance(results, tuple) else (results,)
+    names = [argument.name for argument in form._schema.arguments if _writes(argument)]
+
+    def outs(device: str) -> dict[str, torch.Tensor]:
+        made = {}
+        for key, result in zip(names, results, strict=True):
+            shape = {"fitting": result.shape, "empty": (0,), "too large": (3, *result.shape), "gaps": result.shape}[
+                kind
+            ]
+            made[key] = torch.zeros(shape, dtype=result.dtype, device=device)
+            if kind == "gaps":
+                made[key] = torch.zeros((*result.shape, 2), dtype=result.dtype, device=device)[..., 0]
+        return made
+
+    expected_outs, given_outs = outs("cpu"), outs(DEVICE)
+    addresses = [out.data_ptr() for out in given_outs.values()]
+    with warnings.catch_warnings(record=True) as expected_warnings:
+        warnings.simplefilter("always")
+        expected = outcome(form, *arguments, **with_dtype, **expected_outs)
+    with warnings.catch_warnings(record=True) as got_warnings:
+        warnings.simplefilter("always")
+        got = natively(lambda: outcome(form, *moved(arguments, DEVICE), **with_dtype, **given_outs))
+    if isinstance(expected, type):
+        assert got is expected
+        return
+    got = got if isinstance(got, tuple) else (got,)
+    # The CPU's own kernels do not all write to outputs with gaps.
+    expected = results if kind == "gaps" else expected if isinstance(expected, tuple) else (expected,)
+    for mine, theirs, out, address in zip(got, expected, given_outs.values(), addresses, strict=True):
+        assert mine is out
+        agree(mine.contiguous() if kind == "gaps" else mine, theirs, is_exact(OPERATORS[name], row), (name, kind))
+        if kind in ("fitting", "gaps"):
+            assert mine.data_ptr() == address
+    assert [str(w.message)[:60] for w in got_warnings] == [str(w.message)[:60] for w in expected_warnings]
