@@ -1,7 +1,7 @@
 """Host cost of whole operators on 4 x 4 float32 tensors, no grad, against stock CPU torch.
 
-python benchmarks/op_cost.py [--device fl:0] [--out FILE]. Meant for an INLINE device, where the call returns after the work:
-TORCH_FL_VENDORS=reference_inline.
+python benchmarks/op_cost.py [--device fl:0] [--out FILE]. Meant for an INLINE device, whose calls return after the work
+(TORCH_FL_VENDORS=reference_inline).
 """
 
 from __future__ import annotations
