@@ -35,7 +35,7 @@ bool takes_host_tensors(std::string_view name) {
 void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments, Device& target) {
   const bool lenient = takes_host_tensors(schema.name());
   for (const auto i : c10::irange(arguments.size())) {
-    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+    for_tensors_in(arguments[i], [&](const at::Tensor& tensor) {
       const bool is_number = tensor.is_cpu() && tensor.dim() == 0 && !is_written(schema.arguments()[i]);
       if (tensor.device() == torch_device(target.index) || is_number || (lenient && tensor.is_cpu())) return;
       TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
@@ -84,7 +84,7 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack, Device& target
   HostTwins twins;
   for (const auto i : c10::irange(n_arguments)) {
     const c10::Argument& argument = schema.arguments()[i];
-    each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+    for_tensors_in(arguments[i], [&](const at::Tensor& tensor) {
       if (lives_on_fl(tensor)) twins.add(tensor, is_written(argument), argument.is_out());
     });
   }

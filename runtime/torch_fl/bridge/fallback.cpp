@@ -91,7 +91,7 @@ void refuse_if_error(const std::string& op, Device& device, c10::ArrayRef<at::Te
 
 std::vector<at::Tensor> tensors_of(c10::ArrayRef<c10::IValue> arguments) {
   std::vector<at::Tensor> out;
-  for (const c10::IValue& value : arguments) each_tensor(value, [&](const at::Tensor& t) { out.push_back(t); });
+  for (const c10::IValue& value : arguments) for_tensors_in(value, [&](const at::Tensor& t) { out.push_back(t); });
   return out;
 }
 

@@ -30,7 +30,7 @@ inline std::optional<size_t> argument_behind(const c10::FunctionSchema& schema, 
 
 // Calls visit(tensor) for every tensor of a value that is defined.
 template <class Visit>
-void each_tensor(const c10::IValue& value, Visit&& visit) {
+void for_tensors_in(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) visit(value.toTensor());
   } else if (value.isTensorList()) {
