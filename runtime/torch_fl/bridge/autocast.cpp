@@ -2,6 +2,7 @@
 // hundred unboxed instances would double the time to build the bridge.
 #include <ATen/autocast_mode.h>  // expensive, but torch keeps its lists of operators nowhere else
 
+#include "compat.h"
 #include "convert.h"
 #include "core/error.h"
 
@@ -119,6 +120,7 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::m
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_LOWER_PRECISION_FP(FL_LOWER_PRECISION_FP)
   AT_FORALL_FP32(FL_FP32)
+  FL_FORALL_FP32_UNLISTED(FL_FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(FL_FP32_SET_OPT_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(FL_FP32_APPEND_DTYPE)
   AT_FORALL_PROMOTE(FL_PROMOTE)

@@ -24,3 +24,10 @@
 #define FL_DIMNAMES_PARAMETER , at::DimnameList names
 #define FL_DIMNAMES , names
 #endif
+
+// Operators that torch runs in float32 under autocast without having them in its lists.
+#if FL_TORCH_AT_LEAST(2, 14)
+#define FL_FORALL_FP32_UNLISTED(_) _(linalg_matrix_sqrth)
+#else
+#define FL_FORALL_FP32_UNLISTED(_)
+#endif
