@@ -61,11 +61,17 @@ _HOMES = {
 }
 
 
+#: Modules that a user may name without importing them.
+_MODULES = ("config", "devices", "routing")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'torch_fl' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"torch_fl.{name}")
     value = getattr(import_module(f"torch_fl.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
