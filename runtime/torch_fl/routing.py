@@ -36,6 +36,9 @@ SLOT_RULES: Mapping[str, str] = {
     "aten::addmm self": "expand",
 }
 
+#: "op slot" -> what None stands for, where the slot takes a number and ATen's argument may be absent.
+ABSENT: Mapping[str, float] = {"aten::var.correction correction": 1.0}
+
 #: ATen arguments without a slot that may have any value: they shape the outputs, which is the host's work, or they
 #: speak of the backward pass or of memory.
 FREE_ARGUMENTS = (
@@ -138,6 +141,7 @@ def _slot(operator: Operator, slot: Slot) -> tuple[Any, ...]:
         slot.scalar,
         slot.name in operator.inplace,
         list(slot.choices),
+        ABSENT.get(own, 0.0),
     )
 
 

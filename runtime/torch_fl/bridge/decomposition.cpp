@@ -91,17 +91,18 @@ std::vector<c10::IValue> run_decomposition(const Decomposition& decomposition, c
                                 raised.what());
     throw;
   }
-  if (decomposition.writes) return {};
 
   const std::vector<c10::Argument>& takes = schema.arguments();
   const auto written = static_cast<size_t>(std::count_if(takes.begin(), takes.end(), is_written));
-  const size_t n = written != 0 ? written : schema.returns().size();
+  const bool to_be_written = written != 0 && !decomposition.writes;
+  const size_t n = to_be_written ? written : schema.returns().size();
   TORCH_CHECK_NOT_IMPLEMENTED(n < 2 || (py::isinstance<py::sequence>(out) && py::len(out) == n),
                               "the decomposition of ", schema.operator_name(), " does not give ", n, " results");
-  std::vector<c10::IValue> values;
+  std::vector<c10::IValue> values(n);
   for (const auto i : c10::irange(n)) {
-    const c10::TypePtr type = written != 0 ? c10::TypePtr(c10::TensorType::get()) : schema.returns()[i].type();
-    values.push_back(torch::jit::toIValue(n == 1 ? out : py::object(out[py::int_(i)]), type));
+    if (!to_be_written && argument_behind(schema, i).has_value()) continue;
+    const c10::TypePtr type = to_be_written ? c10::TypePtr(c10::TensorType::get()) : schema.returns()[i].type();
+    values[i] = torch::jit::toIValue(n == 1 ? out : py::object(out[py::int_(i)]), type);
   }
   return values;
 }

@@ -178,6 +178,10 @@ class GeneralCall {
   bool give(Call& call, int index) {
     const Slot& slot = op_.slots[size_t(index)];
     const c10::IValue* value = value_of(size_t(index));
+    if (value == nullptr && slot.kind == SlotKind::kScalar && !slot.optional) {
+      call.number(index, number(slot.absent, slot.type.under(row_)));
+      return true;
+    }
     if (value == nullptr && slot.kind != SlotKind::kRng && slot.rule != SlotRule::kDims) {
       call.none(index);
       return slot.optional;

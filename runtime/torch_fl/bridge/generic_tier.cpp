@@ -77,13 +77,11 @@ bool write(const std::vector<c10::Argument>& schema, c10::ArrayRef<c10::IValue> 
 }
 
 void replace_arguments(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
-                       std::vector<c10::IValue>& values, bool written, c10::Stack* stack) {
+                       std::vector<c10::IValue>& values, c10::Stack* stack) {
   torch::jit::drop(*stack, arguments.size());
   for (const auto i : c10::irange(op.schema().returns().size())) {
-    if (const auto original = argument_behind(op.schema(), i))
-      stack->push_back(arguments[*original]);
-    else if (!written)
-      stack->push_back(std::move(values[i]));
+    const auto original = argument_behind(op.schema(), i);
+    stack->push_back(original.has_value() ? arguments[*original] : std::move(values[i]));
   }
 }
 
@@ -112,7 +110,7 @@ bool decompose(const Decomposition& decomposition, Attempt& attempt, c10::ArrayR
   if (attempt.abandoned || !on_device(values, target)) return false;
   attempt.can_be_abandoned = false;
   if (is_mutable && !decomposition.writes && !write(schema, arguments, values)) return false;
-  replace_arguments(attempt.op, arguments, values, is_mutable, stack);
+  replace_arguments(attempt.op, arguments, values, stack);
   return true;
 }
 

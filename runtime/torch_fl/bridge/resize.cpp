@@ -69,8 +69,16 @@ at::Tensor& set_nothing_(at::Tensor& self) {
   return set_storage_(self, std::move(storage), 0, {0}, {});
 }
 
+// With torch's warning where the output has elements.
+const at::Tensor& resize_output_(const at::Tensor& self, c10::IntArrayRef sizes, c10::Device device) {
+  TORCH_CHECK(self.device() == device, "out Tensor doesn't have the correct device set");
+  at::native::resize_output(self, sizes);
+  return self;
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("resize_", &resize_);
+  m.impl("_resize_output_", &resize_output_);
   m.impl("set_", &set_nothing_);
   m.impl("set_.source_Storage", &set_whole_storage_);
   m.impl("set_.source_Storage_storage_offset", &set_storage_);

@@ -18,8 +18,9 @@ namespace {
 
 namespace py = pybind11;
 
-// (name, ATen argument, kind, rule, type, optional, scalar, inplace, choices); kind and rule by their number.
-using SlotFields = std::tuple<std::string, std::string, int, int, int, bool, bool, bool, std::vector<std::string>>;
+// (name, ATen argument, kind, rule, type, optional, scalar, inplace, choices, absent); kind and rule by their number.
+using SlotFields =
+    std::tuple<std::string, std::string, int, int, int, bool, bool, bool, std::vector<std::string>, double>;
 
 int add_operator_of(std::string name, std::string op_class, uint32_t revision, int n_types, std::vector<DtypeRow> rows,
                     const std::vector<SlotFields>& slots, const std::vector<int>& outs,
@@ -31,9 +32,9 @@ int add_operator_of(std::string name, std::string op_class, uint32_t revision, i
   entry.n_types = n_types;
   entry.rows = std::move(rows);
   entry.free_arguments = std::move(free_arguments);
-  for (const auto& [slot_name, argument, kind, rule, type, optional, scalar, inplace, choices] : slots)
+  for (const auto& [slot_name, argument, kind, rule, type, optional, scalar, inplace, choices, absent] : slots)
     entry.slots.push_back({slot_name, argument, static_cast<SlotRule>(rule), static_cast<SlotKind>(kind),
-                           TypeRef{static_cast<uint8_t>(type)}, optional, scalar, inplace, choices});
+                           TypeRef{static_cast<uint8_t>(type)}, optional, scalar, inplace, choices, absent});
   for (int type : outs) entry.outs.push_back(TypeRef{static_cast<uint8_t>(type)});
   return add_operator(std::move(entry)).id;
 }

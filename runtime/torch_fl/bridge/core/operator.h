@@ -53,6 +53,7 @@ struct Slot {
   bool scalar = false;    // a kernel with FL_KERNEL_TAKES_SCALAR may get a number for the tensor
   bool inplace = false;   // output 0 may equal it under FL_KERNEL_INPLACE_OK
   std::vector<std::string> choices;  // of a string
+  double absent = 0;                 // of a scalar that is not optional: what None stands for
 };
 
 // One operator at one revision: the newest that the registry of this host knows.

@@ -17,6 +17,7 @@
 #include <fenv.h>
 #include <signal.h>
 
+#include "torch_fl/sdk/float_environment.h"
 #include "torch_fl/sdk/stream_types.h"
 
 /* What a waiter inherits: the loss of another device is to this one a failed operation. */
@@ -147,11 +148,10 @@ static inline fl_status fl_engine_submit_inline(fl_engine_stream* stream, fl_eng
   if (refused != FL_OK) {
     fl_engine_item_free(item);
   } else {
-    fenv_t before;
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
+    fl_float_environment kept;
+    fl_float_enter(&kept);
     failure = fl_engine_execute(stream, item);
-    fesetenv(&before);
+    fl_float_leave(&kept);
     fl_engine_finish(stream, item, failure);
   }
 

@@ -1,0 +1,23 @@
+"""With ROUTING_LANE=general in the environment, the tests of this folder go through the general lane."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from torch_fl import _bridge as bridge
+
+from .samples import OPERATORS
+
+LANE = "ROUTING_LANE"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lane(devices: tuple[str, ...]) -> str:
+    """The lane that serves the operators of samples.OPERATORS."""
+    chosen = os.environ.get(LANE, "fast")
+    if chosen == "general":
+        for name in OPERATORS:
+            if name != "aten::_to_copy":  # copies are no operator's business
+                assert bridge.add_general_kernel(name, True) == ""
+    return chosen
