@@ -37,7 +37,7 @@ def test_shapes_are_asked_for_once() -> None:
     assert routing.counters()[DEVICE]["aten::flip"]["shape_misses"] == 2
 
 
-# ---- Operators that the registry has not got ---------------------------------------------------------------------------
+# ---- Operators that the registry has not got -------------------------------------------------------------------------
 
 PROGRAM = """
 import dataclasses, torch, torch_fl
