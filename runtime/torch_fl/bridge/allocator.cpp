@@ -27,7 +27,8 @@ void report_to_profiler(const Block& block, int64_t bytes) {
 
 // Within one device, in the order of its current stream.
 void copy_within(Device& device, const Span& to, const Span& from, uint64_t bytes) {
-  submit_copy(current_stream(device), {&device, to.base, to.byte_offset}, {&device, from.base, from.byte_offset}, bytes);
+  submit_copy(current_stream(device), {&device, to.base, to.byte_offset}, {&device, from.base, from.byte_offset},
+              bytes);
 }
 
 Span span_at(const void* address) {
@@ -102,8 +103,7 @@ Stat stat(uint64_t current, uint64_t peak, uint64_t total, uint64_t current_at_r
   return out;
 }
 
-#define FL_STAT(name) \
-  stat(now.name, now.name##_peak, now.name##_total, reset.name, reset.name##_total)
+#define FL_STAT(name) stat(now.name, now.name##_peak, now.name##_total, reset.name, reset.name##_total)
 
 DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
   Device& device = device_of(torch_device(index));
@@ -116,8 +116,8 @@ DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
   out.requested_bytes[all] = FL_STAT(requested_bytes);
   out.reserved_bytes[all] = FL_STAT(reserved_bytes);
   out.segment[all] = FL_STAT(segments);
-  out.allocation[all] = stat(now.active_blocks, now.active_blocks_peak, now.allocations, reset.active_blocks,
-                             reset.allocations);
+  out.allocation[all] =
+      stat(now.active_blocks, now.active_blocks_peak, now.allocations, reset.active_blocks, reset.allocations);
   // Torch calls a block active until no stream uses it any more; of those that wait for one, only today's are known.
   out.active[all].current = static_cast<int64_t>(now.active_blocks + now.waiting_blocks);
   out.active[all].peak = std::max(out.active[all].current, out.allocation[all].peak);
@@ -163,7 +163,8 @@ Memory foreign_memory(const c10::DataPtr& data) {
   if (block != nullptr) return {block, address - block->address};
   raise(ErrorClass::kRuntime, "a storage on " + data.device().str() +
                                   " holds memory that torch_fl did not allocate; copy the data into a tensor made with "
-                                  "device=\"" + data.device().str() + "\"");
+                                  "device=\"" +
+                                  data.device().str() + "\"");
 }
 
 void resize_storage(c10::StorageImpl& storage, uint64_t bytes) {

@@ -51,7 +51,8 @@ inline Span span_of(const c10::DataPtr& data) {
 // Of the tensor's element 0.
 inline Span span_of(const at::TensorBase& tensor) {
   Span span = span_of(tensor.storage().data_ptr());
-  if (C10_LIKELY(span.base != 0)) span.byte_offset += static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  if (C10_LIKELY(span.base != 0))
+    span.byte_offset += static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
   return span;
 }
 

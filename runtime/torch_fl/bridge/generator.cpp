@@ -87,9 +87,9 @@ void seed_default_generators(uint64_t seed) {
 fl_rng next_random(const std::optional<at::Generator>& generator, const Device& device, uint64_t increment) {
   auto* philox = at::get_generator_or_default<PhiloxGenerator>(generator, default_generator(device.index));
   if (philox->device().index() != device.index) {
-    raise(ErrorClass::kRuntime, "expected a generator of fl:" + std::to_string(device.index) + ", got one of " +
-                                    philox->device().str() + ": make it with torch.Generator(device=\"fl:" +
-                                    std::to_string(device.index) + "\")");
+    raise(ErrorClass::kRuntime,
+          "expected a generator of fl:" + std::to_string(device.index) + ", got one of " + philox->device().str() +
+              ": make it with torch.Generator(device=\"fl:" + std::to_string(device.index) + "\")");
   }
   return philox->next(increment);
 }

@@ -54,9 +54,7 @@ class FlGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return capability;
   }
 
-  c10::Stream getStream(c10::Device device) const override {
-    return torch_stream(current_stream(device_of(device)));
-  }
+  c10::Stream getStream(c10::Device device) const override { return torch_stream(current_stream(device_of(device))); }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return torch_stream(device_of(device).streams().standard());
   }

@@ -62,7 +62,8 @@ void keep_loaded(const Vendor& vendor) {
 }
 
 int add_vendor_at(uint64_t root, uint64_t pinned, uint64_t fault) {
-  Vendor& vendor = add_vendor(table_at<fl_plugin>(root), table_at<fl_pinned_api>(pinned), table_at<fl_fault_api>(fault));
+  Vendor& vendor =
+      add_vendor(table_at<fl_plugin>(root), table_at<fl_pinned_api>(pinned), table_at<fl_fault_api>(fault));
   keep_loaded(vendor);
   if (static_cast<size_t>(vendor.index) == vendors().size()) vendors().push_back(&vendor);
   return vendor.index;

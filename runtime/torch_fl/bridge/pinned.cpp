@@ -21,10 +21,10 @@ constexpr uint64_t kPage = 4096;
 struct PinnedBlock {
   char* pointer;
   uint64_t bytes;
-  Device* device;  // through which it was pinned; null: ordinary memory
-  bool live;       // handed out
-  std::vector<Stream*> streams;                  // copies were submitted to these since it was handed out
-  std::vector<std::unique_ptr<Event>> pending;   // recorded on them after its release
+  Device* device;                               // through which it was pinned; null: ordinary memory
+  bool live;                                    // handed out
+  std::vector<Stream*> streams;                 // copies were submitted to these since it was handed out
+  std::vector<std::unique_ptr<Event>> pending;  // recorded on them after its release
 
   const Vendor* vendor() const { return device != nullptr ? &device->vendor : nullptr; }
 };
@@ -160,9 +160,9 @@ class PinnedAllocator final : public at::HostAllocator {
   // again, since only its renewal, when somebody has seen the failure, tells that its last operations are over.
   static bool settle(PinnedBlock& block) noexcept {
     auto& streams = block.streams;
-    streams.erase(std::remove_if(streams.begin(), streams.end(),
-                                 [&](Stream* stream) { return record_release(block, *stream); }),
-                  streams.end());
+    streams.erase(
+        std::remove_if(streams.begin(), streams.end(), [&](Stream* stream) { return record_release(block, *stream); }),
+        streams.end());
     auto& pending = block.pending;
     pending.erase(std::remove_if(pending.begin(), pending.end(), [](auto& event) { return is_over(*event); }),
                   pending.end());

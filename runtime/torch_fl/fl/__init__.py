@@ -1,6 +1,6 @@
 """torch.fl: the devices, streams, memory and random state of `fl` devices, with the names that torch.cuda has for them.
 
-Everything here looks for devices at its first use, and raises in a child that was forked after that.
+The first use of anything here but seeds looks for devices. In a child forked after that, what needs one raises.
 """
 
 from __future__ import annotations
