@@ -12,7 +12,7 @@ import torch
 from torch_fl import fl
 
 from .processes import prints
-from .stalling import Gate
+from .stalling import Gate, fail_next
 
 pytestmark = pytest.mark.usefixtures("devices")
 
@@ -236,6 +236,22 @@ def test_pinned_memory_is_not_reused_while_a_copy_writes_it() -> None:
         stream.synchronize()
     assert target.tolist() == [7] * 5000
     assert other.tolist() == [9] * 5000
+
+
+def test_pinned_memory_of_a_failed_copy_comes_back_when_the_failure_has_surfaced() -> None:
+    fl.empty_host_cache()
+    stream = fl.Stream(0)
+    source = torch.ones(5000, pin_memory=True)
+    address = source.data_ptr()
+    target = torch.zeros(5000, device="fl:0")
+    fl.synchronize(0)
+    fail_next(stream)
+    with fl.stream(stream):
+        target.copy_(source, non_blocking=True)
+    del source
+    with pytest.raises(RuntimeError, match="FL_ASYNC_FAILURE"):
+        stream.synchronize()
+    assert torch.empty(5000, pin_memory=True).data_ptr() == address
 
 
 def test_vendors_without_pinned_memory_get_ordinary_memory(devices: tuple[str, ...]) -> None:

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "convert.h"
 #include "core/error.h"
+#include "core/event_pool.h"
 #include "core/fork.h"
 
 namespace torch_fl {
@@ -18,13 +18,18 @@ namespace {
 constexpr uint64_t kAlignment = 64;
 constexpr uint64_t kPage = 4096;
 
+struct Mark {  // recorded behind the last copy on some stream
+  Device* device;
+  fl_event event;
+};
+
 struct PinnedBlock {
   char* pointer;
   uint64_t bytes;
-  Device* device;                               // through which it was pinned; null: ordinary memory
-  bool live;                                    // handed out
-  std::vector<Stream*> streams;                 // copies were submitted to these since it was handed out
-  std::vector<std::unique_ptr<Event>> pending;  // recorded on them after its release
+  Device* device;                // through which it was pinned; null: ordinary memory
+  bool live;                     // handed out
+  std::vector<Stream*> streams;  // copies were submitted to these since it was handed out
+  std::vector<Mark> marks;       // made on them after its release
 
   const Vendor* vendor() const { return device != nullptr ? &device->vendor : nullptr; }
 };
@@ -156,36 +161,37 @@ class PinnedAllocator final : public at::HostAllocator {
     return block;
   }
 
-  // True once no copy can touch the released block any more. A stream that refuses the record has failed: it is tried
-  // again, since only its renewal, when somebody has seen the failure, tells that its last operations are over.
+  // True once no copy can touch the released block any more. Asks the vendor itself: what Event raises counts as seen by
+  // the user, and a stream's failure must not be swallowed here. A stream that has failed, or whose device is lost, runs
+  // nothing any more [FL-ERROR-004]; where the record fails otherwise, it is tried again.
   static bool settle(PinnedBlock& block) noexcept {
     auto& streams = block.streams;
-    streams.erase(
-        std::remove_if(streams.begin(), streams.end(), [&](Stream* stream) { return record_release(block, *stream); }),
-        streams.end());
-    auto& pending = block.pending;
-    pending.erase(std::remove_if(pending.begin(), pending.end(), [](auto& event) { return is_over(*event); }),
-                  pending.end());
-    return streams.empty() && pending.empty();
+    streams.erase(std::remove_if(streams.begin(), streams.end(), [&](Stream* stream) { return mark(block, *stream); }),
+                  streams.end());
+    auto& marks = block.marks;
+    marks.erase(std::remove_if(marks.begin(), marks.end(), is_over), marks.end());
+    return streams.empty() && marks.empty();
   }
 
-  static bool record_release(PinnedBlock& block, Stream& stream) noexcept {
-    try {
-      auto event = std::make_unique<Event>(stream.device, false);
-      event->record(stream);
-      block.pending.push_back(std::move(event));
+  static bool mark(PinnedBlock& block, Stream& stream) noexcept {
+    Device& device = stream.device;
+    EventPool& events = device.streams().events();
+    VendorError error;
+    fl_event event = nullptr;
+    if (events.take(false, &event, error) != FL_OK) return false;
+    const fl_status status = device.vendor.event.record(event, stream.handle(), nullptr);
+    if (status == FL_OK) {
+      block.marks.push_back({&device, event});
       return true;
-    } catch (...) {
-      return false;
     }
+    events.give_back(event, false);
+    return status == FL_ASYNC_FAILURE || status == FL_DEVICE_LOST;
   }
 
-  static bool is_over(Event& event) noexcept {
-    try {
-      return event.query();
-    } catch (...) {  // of a failed stream, which runs nothing any more [FL-ERROR-004]
-      return true;
-    }
+  static bool is_over(const Mark& mark) noexcept {
+    if (mark.device->vendor.event.query(mark.event, nullptr) == FL_NOT_READY) return false;
+    mark.device->streams().events().give_back(mark.event, false);
+    return true;
   }
 
   void collect() {
