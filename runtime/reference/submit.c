@@ -40,8 +40,8 @@ static uint64_t extent_bytes(const fl_tensor* tensor) {
 
 /* Worker-side address of element 0 of a tensor that is not empty. */
 static fl_status tensor_data(fl_stream stream, const fl_tensor* tensor, char** out, fl_error* err) {
-  uint64_t element = fl_dtype_size(tensor->dtype);
-  if (tensor->byte_offset % element != 0) {
+  uint64_t element = fl_dtype_size(tensor->dtype); /* a power of two */
+  if ((tensor->byte_offset & (element - 1)) != 0) {
     return fl_fail(err, FL_INVALID_ARGUMENT, "byte offset %llu is no multiple of the element size %llu",
                    (unsigned long long)tensor->byte_offset, (unsigned long long)element);
   }

@@ -1,5 +1,5 @@
 /*
- * torch_fl/sdk/float_environment.h - the default floating-point environment for work that runs on a borrowed thread, which
+ * torch_fl/sdk/float_environment.h - the default floating-point environment for work on a borrowed thread, which
  * may round otherwise or flush subnormals; its own comes back afterwards.
  *
  *     fl_float_environment kept;
