@@ -20,8 +20,9 @@ def find(name: str, overload: str) -> tuple[Decomposition, bool] | None:
     The second value says whether it writes the arguments that the operator writes. Where it doesn't, it is that of the
     functional form: it takes no out=, and what it gives belongs into the arguments that are written.
 
-    NotImplementedError and TypeError say that it does not take these arguments; nothing has changed then. Autograd is
-    off while it runs, and no torch function mode of the user's sees what it calls.
+    NotImplementedError says that it does not take these arguments, or that there is something wrong with them, for which
+    the CPU tier has torch's own words; nothing has changed then. Autograd is off while it runs, and no torch function
+    mode of the user's sees what it calls.
     """
     namespace, _, base = name.partition("::")
     if namespace != "aten":
@@ -29,10 +30,10 @@ def find(name: str, overload: str) -> tuple[Decomposition, bool] | None:
     op = getattr(getattr(torch.ops.aten, base), overload or "default")
     if not op._schema.is_mutable:
         decomposition = _table().get(op)
-        return None if decomposition is None else (_below_modes(decomposition), False)
+        return None if decomposition is None else (_leaving_errors(decomposition), False)
     functional = _functional(op)
     if functional is not None:
-        return _below_modes(_table()[functional]), False
+        return _leaving_errors(_table()[functional]), False
     decomposition = _table().get(op)
     return None if decomposition is None else (_below_modes(decomposition), True)
 
@@ -41,6 +42,23 @@ def _below_modes(decomposition: Decomposition) -> Decomposition:
     def run(*args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():
             return decomposition(*args, **kwargs)
+
+    return run
+
+
+def _leaving_errors(decomposition: Decomposition) -> Decomposition:
+    """The decomposition with what it says against its arguments as NotImplementedError."""
+    below = _below_modes(decomposition)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return below(*args, **kwargs)
+        except (Warning, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            if str(error).startswith("fl:"):  # the device's own
+                raise
+            raise NotImplementedError(str(error)) from error
 
     return run
 

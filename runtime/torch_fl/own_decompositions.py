@@ -43,7 +43,8 @@ def smallest(self: Tensor) -> Tensor:
 @_serves(aten.max.dim)
 def largest_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The first of them, and where it is."""
-    return torch.amax(self, dim, keepdim), torch.argmax(self, dim, keepdim)
+    numbers = self.to(torch.uint8) if self.dtype is torch.bool else self
+    return torch.amax(self, dim, keepdim), torch.argmax(numbers, dim, keepdim)
 
 
 @_serves(aten.min.dim)
@@ -101,9 +102,11 @@ def _draw(like: Tensor, generator: torch.Generator | None) -> Tensor:
 @_serves(aten.addbmm.default)
 def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta self + alpha times the sum of the products of a batch."""
-    product = torch.bmm(batch1, batch2).sum(0)
-    scaled = product if alpha == 1 else product * alpha
-    return scaled.clone() if beta == 0 else torch.add(scaled, self, alpha=beta)
+    if batch1.dim() != 3 or batch2.dim() != 3 or batch1.shape[::2] != batch2.shape[:2]:
+        raise NotImplementedError("addbmm of no batches of matrices")
+    count, rows, inner = batch1.shape
+    left = batch1.transpose(0, 1).reshape(rows, count * inner)  # one product, which rounds its sums once
+    return torch.addmm(self, left, batch2.reshape(count * inner, batch2.shape[2]), beta=beta, alpha=alpha)
 
 
 # ---- Indexing ------------------------------------------------------------------------------------------------------

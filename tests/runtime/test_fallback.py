@@ -155,7 +155,6 @@ def test_results_belong_to_the_arguments_device() -> None:
         assert torch.triu_indices(2, 2, device="fl").device == torch.device("fl:1")
 
 
-@pytest.mark.xfail(strict=True, reason="a 0-dim CPU operand is refused where a decomposition divides by it")
 def test_tensors_of_two_devices_raise() -> None:
     here, there = torch.ones(2, device="fl:0"), torch.ones(2, device="fl:1")
     for other in (there, torch.ones(2)):
@@ -165,7 +164,6 @@ def test_tensors_of_two_devices_raise() -> None:
     check(lambda t: t[torch.tensor([1, 0])], torch.ones(2))
 
 
-@pytest.mark.xfail(strict=True, reason="torch's decomposition of geometric_ refuses a generator")
 def test_random_operators_follow_the_devices_generator() -> None:
     def draw() -> list[float]:
         return torch.empty(5, device="fl:0").geometric_(0.3).tolist()

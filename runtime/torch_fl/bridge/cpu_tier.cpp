@@ -110,6 +110,10 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack, Device& target
       continue;
     }
     result = with_tensors(result, [&](const at::Tensor& tensor) {
+      TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized(), schema.operator_name(),
+                                  " gives a tensor of layout ", tensor.layout(), " and dtype ", tensor.scalar_type(),
+                                  ", and fl devices hold strided tensors that are not quantized only: ",
+                                  "call it on the CPU");
       const at::Tensor* known = twins.device_tensor(tensor);
       return known != nullptr ? *known : to_device(tensor, target);
     });

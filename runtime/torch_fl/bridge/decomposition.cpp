@@ -87,8 +87,7 @@ std::vector<c10::IValue> run_decomposition(const Decomposition& decomposition, c
     convert(schema.arguments(), arguments, decomposition.writes, args, kwargs);
     out = py::reinterpret_borrow<py::object>(static_cast<PyObject*>(decomposition.function))(*args, **kwargs);
   } catch (py::error_already_set& raised) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!raised.matches(PyExc_NotImplementedError) && !raised.matches(PyExc_TypeError),
-                                raised.what());
+    TORCH_CHECK_NOT_IMPLEMENTED(!raised.matches(PyExc_NotImplementedError), raised.what());
     throw;
   }
 

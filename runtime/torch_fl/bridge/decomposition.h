@@ -17,8 +17,8 @@ struct Decomposition {
 const Decomposition* find_decomposition(const c10::OperatorHandle& op);
 
 // What it gives for the operator's arguments: the results, none in place of those that are arguments; or where it leaves
-// writing to the caller, one tensor for each argument that is written. Throws what Python raises; NotImplementedError and TypeError, which say that the
-// decomposition takes no such arguments, as c10::NotImplementedError.
+// writing to the caller, one tensor for each argument that is written. Throws what Python raises; NotImplementedError, by
+// which it leaves the call to others, as c10::NotImplementedError.
 std::vector<c10::IValue> run_decomposition(const Decomposition& decomposition, const c10::OperatorHandle& op,
                                            c10::ArrayRef<c10::IValue> arguments);
 

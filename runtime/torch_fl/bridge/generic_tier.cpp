@@ -56,6 +56,20 @@ std::optional<c10::DispatchKey> composite_key(const c10::OperatorHandle& op) {
   return std::nullopt;
 }
 
+// Whether the operator can be computed anew after it has been computed in part: what it writes is nothing that it reads.
+bool can_begin_again(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<at::Tensor> read;
+  std::vector<at::Tensor> written;
+  for (const auto i : c10::irange(arguments.size())) {
+    const c10::Argument& argument = schema.arguments()[i];
+    if (is_written(argument) && !argument.is_out()) return false;
+    for_tensors_in(arguments[i], [&](const at::Tensor& t) { (is_written(argument) ? written : read).push_back(t); });
+  }
+  return std::none_of(written.begin(), written.end(), [&](const at::Tensor& out) {
+    return std::any_of(read.begin(), read.end(), [&](const at::Tensor& in) { return in.is_alias_of(out); });
+  });
+}
+
 // Puts what a decomposition gave into the arguments that the operator writes; false, before the first, where one of them
 // does not fit.
 bool write(const std::vector<c10::Argument>& schema, c10::ArrayRef<c10::IValue> arguments,
@@ -101,7 +115,7 @@ bool decompose(const Decomposition& decomposition, Attempt& attempt, c10::ArrayR
   try {
     values = run_decomposition(decomposition, attempt.op, arguments);
   } catch (const c10::NotImplementedError&) {
-    if (decomposition.writes) throw;
+    if (decomposition.writes && !attempt.abandoned) throw;
     return false;
   } catch (...) {
     if (!attempt.abandoned) throw;
@@ -160,9 +174,9 @@ bool run_generic(const c10::OperatorHandle& op, c10::Stack* stack, Device& targe
     if (abandoned().count(key) != 0) return false;
   }
 
-  const bool writes_midway =
-      decomposition != nullptr ? decomposition->writes : writes_arguments(op.schema());
-  Attempt attempt(op, !writes_midway && !op.hasTag(at::Tag::nondeterministic_seeded));
+  const bool leaves_writing = decomposition != nullptr && !decomposition->writes;
+  const bool is_random = op.hasTag(at::Tag::nondeterministic_seeded);
+  Attempt attempt(op, !is_random && (leaves_writing || can_begin_again(op.schema(), arguments)));
   const bool served = composite.has_value() ? compose(*composite, attempt, arguments, stack)
                                             : decompose(*decomposition, attempt, arguments, target, stack);
   if (attempt.abandoned) {

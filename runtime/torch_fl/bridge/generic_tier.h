@@ -10,8 +10,8 @@ namespace torch_fl {
 // True: the arguments on the stack have become results. False: there is no such kernel or decomposition, or it needs an
 // operator that would itself have to leave the device; nothing has happened, but for memory and time.
 //
-// An attempt may be abandoned midway only if nobody can tell: it changes no argument and draws no random numbers. Others
-// run to their end once begun, whatever tiers the operators in them need.
+// An attempt may be abandoned midway only if nobody can tell: it draws no random numbers and changes nothing that the
+// operator reads. Others run to their end once begun, whatever tiers the operators in them need.
 bool run_generic(const c10::OperatorHandle& op, c10::Stack* stack, Device& target);
 
 // To be asked before an operator leaves the device. Throws where that happens within an attempt that can be abandoned:
