@@ -20,9 +20,9 @@ def find(name: str, overload: str) -> tuple[Decomposition, bool] | None:
     The second value says whether it writes the arguments that the operator writes. Where it doesn't, it is that of the
     functional form: it takes no out=, and what it gives belongs into the arguments that are written.
 
-    NotImplementedError says that it does not take these arguments, or that there is something wrong with them, for which
-    the CPU tier has torch's own words; nothing has changed then. Autograd is off while it runs, and no torch function
-    mode of the user's sees what it calls.
+    NotImplementedError says that it does not take these arguments, or that something is wrong with them, for which the
+    CPU tier has torch's own words; nothing has changed then. Autograd is off while it runs, and no torch function mode
+    of the user's sees what it calls.
     """
     namespace, _, base = name.partition("::")
     if namespace != "aten":
@@ -75,6 +75,8 @@ def _table() -> dict[Any, Decomposition]:
         _cached.update(decomposition_table)
         _cached.update(core_aten_decompositions())
         _cached.update(OWN)
+        # Rounds coordinates to the dtype of the image, which in half precision is off by pixels.
+        del _cached[torch.ops.aten.grid_sampler_2d.default], _cached[torch.ops.aten.grid_sampler_2d.out]
     return _cached
 
 
