@@ -143,9 +143,8 @@ def test_indexing(transposed: bool, indices: Callable[[torch.device], tuple[Any,
 def test_gradients_of_indexing_stay_on_the_device() -> None:
     def gradient(t: torch.Tensor) -> torch.Tensor:
         leaf = t.clone().requires_grad_()
-        (leaf[:, torch.tensor([4, 0, 4], device=t.device)] ** 2).sum().backward()
-        assert leaf.grad is not None
-        return leaf.grad
+        loss = (leaf[:, torch.tensor([4, 0, 4], device=t.device)] ** 2).sum()
+        return torch.autograd.grad(loss, leaf)[0]
 
     check(gradient, numbers(4, 5, 6))
 
@@ -166,7 +165,7 @@ def test_random_decompositions() -> None:
     draws = [torch.bernoulli(p), torch.empty_like(p).bernoulli_(0.3), torch.empty_like(p).bernoulli_(p)]
     dropped = torch.nn.functional.dropout(torch.ones_like(p), 0.7)
     for draw in draws:
-        assert set(draw.unique().tolist()) == {0.0, 1.0}
+        assert set(draw.tolist()) == {0.0, 1.0}
         assert abs(draw.mean().item() - 0.3) < 0.02
     assert not torch.equal(draws[0], draws[1])
     assert abs(dropped.mean().item() - 1) < 0.1
