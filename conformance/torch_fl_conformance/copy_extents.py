@@ -188,6 +188,10 @@ def check_refused_fills(row: Row, abi: Abi, stream: Stream) -> None:
         "a range that leaves the block": (4092, 4, 2),
         "a range behind the block": (8192, 1, 1),
         "a count that overflows": (0, 8, 1 << 61),
+        "a count that overflows to one pattern of 2 bytes": (0, 2, (1 << 63) + 1),
+        "a count that overflows to two patterns of 4 bytes": (0, 4, (1 << 62) + 2),
+        "a count that overflows to three patterns of 8 bytes": (0, 8, (1 << 61) + 3),
+        "a count that is small in 32 bits": (0, 4, (1 << 32) + 1),
         "an offset that overflows": (2**64 - 8, 8, 2),
     }
     for what, (offset, width, count) in wrong.items():

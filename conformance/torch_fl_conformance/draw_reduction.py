@@ -64,7 +64,7 @@ def _shape_and_dims(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe
         return [size, size], [0, 1] if where == "all" else [0] if where == "outer" else [1]
     if word == "max_ndim":
         ndim = min(claim.max_ndim, 8)
-        shape = [2 if axis % 2 else between(draw, 1, 3) for axis in range(ndim)]
+        shape = [2 if axis % 2 else between(draw, 2, 3) for axis in range(ndim)]
         dims = {"inner": [ndim - 1], "outer": [0], "all": list(range(ndim))}.get(where, [0, ndim - 1])
         return shape, sorted(set(dims))
     length = _length(draw, word)

@@ -102,7 +102,7 @@ def _needed(operator: Operator, claim: Claim, strong: Sequence[Recipe]) -> list[
         added.append(Recipe("tail", "special", "contiguous", "plain", "pool"))
     if claim.strided:
         layouts = drawer(operator).layouts(operator, claim)
-        for layout in ("stride_zero", "strided_out"):
+        for layout in ("stride_zero", "strided_out", "transposed"):
             if layout in layouts:
                 added.append(Recipe("square", plain, layout, drawer(operator).arguments(operator, claim)[0], "pool"))
     if "past_power" in operator.labels:

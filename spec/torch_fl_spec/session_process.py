@@ -62,13 +62,14 @@ def _entries(folder: str) -> int:
 
 
 def _resources(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
-    """-> {"rss": bytes, "fds", "threads", "maps"} of this process now."""
+    """-> {"rss": bytes, "fds", "threads", "maps", "heap": bytes that malloc has given out} of this process now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
         "rss": pages * os.sysconf("SC_PAGE_SIZE"),
         "fds": _entries("/proc/self/fd") - 1,  # without the one that lists them
         "threads": _entries("/proc/self/task"),
         "maps": len(Path("/proc/self/maps").read_text().splitlines()),
+        "heap": int(helper.load().flh_heap_bytes()),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -51,18 +52,22 @@ class Task:
             raise self._error
 
 
+@pytest.mark.parametrize("first", ["source", "target"])
 @pytest.mark.parametrize("streams", [(a, b) for a in STREAMS for b in STREAMS], ids="-".join)
-def test_between_devices_of_one_vendor(streams: tuple[str, str]) -> None:
+def test_between_devices_of_one_vendor(streams: tuple[str, str], first: str) -> None:
     with on(streams[0], "fl:0") as source_stream, on(streams[1], "fl:1") as target_stream:
         source = torch.zeros(1000, device="fl:0")
         target = torch.zeros(1000, device="fl:1")
         after = torch.zeros(1000, device="fl:1")
-        with Gate(source_stream), Gate(target_stream):
+        with Gate(source_stream) as source_gate, Gate(target_stream) as target_gate:
             source.fill_(5)  # the copy reads this
             target.fill_(7)  # and is not overwritten by this
             target.copy_(source)
             source.fill_(6)  # too late
             after.copy_(target)  # reads the copy
+            # Time for what does not wait for the other stream, as it should.
+            (source_gate if first == "source" else target_gate).open()
+            time.sleep(0.05)
         assert after.cpu().eq(5).all()
         assert target.cpu().eq(5).all()
         assert source.cpu().eq(6).all()

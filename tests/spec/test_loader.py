@@ -167,23 +167,20 @@ def test_names_of_codes() -> None:
         _ = abi.FL_NO_SUCH_THING
 
 
-def test_the_driver_side_imports_nothing_heavy_and_starts_fast(tmp_path: Path) -> None:
+def test_the_driver_side_imports_nothing_heavy(tmp_path: Path) -> None:
     program = (
-        "import time; t = time.process_time(); from torch_fl_spec.session import Session; "
-        "import sys; heavy = {'torch', 'numpy', 'yaml', 'cffi', 'click', 'rich'} & set(sys.modules); "
-        "print(time.process_time() - t, sorted(heavy))"
+        "from torch_fl_spec.session import Session; "
+        "import sys; print(sorted({'torch', 'numpy', 'yaml', 'cffi', 'click', 'rich'} & set(sys.modules)))"
     )
     environment = {**os.environ, "TORCH_FL_CACHE": str(tmp_path)}
-    seconds, heavy = [], set()
-    for _ in range(5):  # the first fills the cache
+    heavy = []
+    for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
         )
-        taken, _, found = done.stdout.partition(" ")
-        seconds.append(float(taken))
-        heavy.add(found.strip())
-    assert min(seconds) < 0.1
-    assert heavy - {"['cffi']"} == {"[]"}  # cffi itself is needed once, to fill the cache
+        heavy.append(done.stdout.strip())
+    assert heavy[0] in ("[]", "['cffi']")  # cffi itself is needed once, to fill the cache
+    assert heavy[1] == "[]"
 
 
 def test_without_a_writable_cache_the_interface_still_loads(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import subprocess
 import sys
@@ -302,6 +303,14 @@ def test_resources_and_strings(session: Session, tmp_path: Path) -> None:
     resources = session.execute({"do": "resources"})
     with (tmp_path / "x").open("w"):
         assert session.execute({"do": "resources"})["fds"] == resources["fds"] + 1
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    pieces = [libc.malloc(100) for _ in range(1000)]
+    grown = session.execute({"do": "resources"})["heap"] - resources["heap"]
+    assert 100_000 <= grown < 200_000
+    for piece in pieces:
+        libc.free(ctypes.c_void_p(piece))
+    assert session.execute({"do": "resources"})["heap"] - resources["heap"] < 20_000
     strings = session.execute({"do": "strings"})["strings"]
     assert bytes.fromhex(strings["root.name"][1]) == b"fake"
     assert session.execute({"do": "strings"})["strings"] == strings

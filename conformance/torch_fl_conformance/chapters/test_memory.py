@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -310,6 +311,8 @@ def test_exhaustion_is_survived(row: Row, abi: Abi, rng: np.random.Generator) ->
                 bytes=size,
             )
         check_wrong_frees(row, abi, device)
+        for size in (1, 65, 4097, 70_001):
+            _check_return(row, abi, device, size)
         free_before, _ = abi.mem_info(device)
         held = _exhaust(row, abi, device, total)
         row.check(held, "no allocation of any size succeeded on an idle device")
@@ -344,6 +347,19 @@ def _check_info(row: Row, abi: Abi, device: str) -> int:
     after, _ = abi.mem_info(device)
     row.check(after > during, "mem_info's free does not react to a free", during=during, after=after)
     return total
+
+
+def _check_return(row: Row, abi: Abi, device: str, size: int) -> None:
+    """Blocks of a size that is rounded up come back whole: info's free may fall once or twice, but not for ever."""
+    cycle = {"do": "loop", "name": "cycle", "what": "alloc", "device": int(device[1:]), "threads": 1, "bytes": size}
+    free = []
+    for window in range(6):
+        row.case(device=device, bytes=size, window=window)
+        outcome = abi.driver.execute({**cycle, "count": 200}, timeout=60.0)
+        row.check(not outcome["failures"], f"blocks of {size} bytes that come and go: a call failed", **outcome)
+        free.append(abi.mem_info(device)[0])
+    falls = all(later < earlier for earlier, later in itertools.pairwise(free))
+    row.check(not falls, "free memory falls as blocks come and go", bytes=size, free=free)
 
 
 def _exhaust(row: Row, abi: Abi, device: str, total: int) -> list[Block]:

@@ -190,16 +190,16 @@ void Call::tensor(int slot, const at::TensorBase& tensor, c10::IntArrayRef sizes
   bind(op_.slots[size_t(slot)].type, described.tensor.dtype);
 }
 
-void Call::tensors(int slot, c10::ArrayRef<at::Tensor> list) {
+void Call::tensors(int slot, c10::ArrayRef<const at::TensorBase*> list) {
   fl_arg& arg = set(slot, FL_TAG_TENSOR_LIST);
   arg.count = uint32_t(list.size());
   arg.value.u = listed_.size();  // until finish(), when the list has its last place
-  for (const at::Tensor& tensor : list) {
+  for (const at::TensorBase* tensor : list) {
     listed_.emplace_back();
     Described& described = listed_.back();
     described.source = nullptr;
-    if (!tensor.defined()) continue;
-    describe(described, tensor, tensor.sizes(), tensor.strides(), FL_TENSOR_READONLY);
+    if (tensor == nullptr) continue;
+    describe(described, *tensor, tensor->sizes(), tensor->strides(), FL_TENSOR_READONLY);
     bind(op_.slots[size_t(slot)].type, described.tensor.dtype);
   }
 }

@@ -34,7 +34,7 @@ class Call {
   void tensor(int slot, const at::TensorBase& tensor) { this->tensor(slot, tensor, tensor.sizes(), tensor.strides()); }
   // The tensor's elements under other sizes and strides, from its first element on.
   void tensor(int slot, const at::TensorBase& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides);
-  void tensors(int slot, c10::ArrayRef<at::Tensor> list);  // an undefined one is an absent entry
+  void tensors(int slot, c10::ArrayRef<const at::TensorBase*> list);  // null: an absent entry
   // Anything that is no tensor; `dtype` is the one of the slot's type. False: a value that no kernel takes there.
   bool plain(int slot, const Argument& value, uint32_t dtype);
 
@@ -103,8 +103,8 @@ class Call {
   Described inputs_[kMaxTensors];  // of tensor slots
   Described outputs_[kMaxOuts];
   const fl_tensor* outs_[kMaxOuts];
-  c10::SmallVector<Described, 0> listed_;  // of all tensor lists, one after the other
-  c10::SmallVector<const fl_tensor*, 0> listed_pointers_;
+  c10::SmallVector<Described, 4> listed_;  // of all tensor lists, one after the other
+  c10::SmallVector<const fl_tensor*, 4> listed_pointers_;
 };
 
 }  // namespace torch_fl

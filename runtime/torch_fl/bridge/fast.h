@@ -152,22 +152,39 @@ inline Device& common_device(const char* op, std::initializer_list<const at::Ten
   return device_of(first);
 }
 
-inline void give_output(Call& call, const at::Tensor& out, bool given) {
+inline void give_output(Call& call, const at::Tensor& out, bool given, c10::IntArrayRef sizes,
+                        c10::IntArrayRef strides) {
   if (given)
-    call.given_output(out);
+    call.given_output(out, sizes, strides);
   else
-    call.output(out);
+    call.output(out, sizes, strides);
+}
+inline void give_output(Call& call, const at::Tensor& out, bool given) {
+  give_output(call, out, given, out.sizes(), out.strides());
 }
 
 // Run: a struct with `static bool run(const Operator&, const at::Tensor& out, bool given, args...)`, which builds the
-// call and submits it; false: no kernel takes it.
+// call and submits it; false: no kernel takes it. It may have a shortcut for plain calls, which the shape function is not
+// asked about, `static bool shortcut(const Operator&, at::Tensor& out, args...)`; false: nothing has happened.
 template <class Op, class Meta, class Run, class Schema = typename Op::schema>
 struct Structured;
+
+template <class Run, class... Args>
+auto take_shortcut(int, const Operator& op, at::Tensor& out, const Args&... args)
+    -> decltype(Run::shortcut(op, out, args...)) {
+  return Run::shortcut(op, out, args...);
+}
+template <class Run, class... Args>
+bool take_shortcut(long, const Operator&, at::Tensor&, const Args&...) {  // where it has none
+  return false;
+}
 
 template <class Op, class Meta, class Run, class First, class... Rest>
 struct Structured<Op, Meta, Run, at::Tensor(First, Rest...)> {
   static at::Tensor functional(First first, Rest... rest) {
     if (const Operator* op = entry_of<Op>()) {
+      at::Tensor out;
+      if (take_shortcut<Run>(0, *op, out, first, rest...)) return out;
       Shaped<Meta> shape;
       shape.meta(for_meta(first), for_meta(rest)...);
       if (Run::run(*op, shape.output(), /*given=*/false, first, rest...)) return shape.output();

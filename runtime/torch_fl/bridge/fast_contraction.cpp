@@ -15,6 +15,18 @@ namespace ops = at::_ops;
 namespace meta = at::meta;
 
 struct Product {
+  static bool shortcut(const Operator& op, at::Tensor& out, const at::Tensor& self, const at::Tensor& mat2) {
+    if (self.dim() != 2 || mat2.dim() != 2 || self.size(1) != mat2.size(0)) return false;
+    if (self.scalar_type() != mat2.scalar_type() || self.device() != mat2.device()) return false;
+    Device& device = device_of(self.device());
+    out = empty_on(device, self.scalar_type(), {self.size(0), mat2.size(1)});
+    Call call(op, device);
+    call.tensor(0, self);
+    call.tensor(1, mat2);
+    call.output(out);
+    return call.submit();
+  }
+
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self,
                   const at::Tensor& mat2) {
     Call call(op, common_device(op.name.c_str(), {&self, &mat2, &out}));

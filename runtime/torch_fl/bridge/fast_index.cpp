@@ -18,9 +18,9 @@ namespace ops = at::_ops;
 namespace meta = at::meta;
 
 // Sizes of `index`, but all of `self` along the dimension that is indexed.
-c10::SmallVector<int64_t, 8> reach(const KeptDims& self, const KeptDims& index, int64_t dim) {
-  c10::SmallVector<int64_t, 8> sizes(index.sizes().begin(), index.sizes().end());
-  sizes[size_t(dim)] = self.sizes()[size_t(dim)];
+c10::SmallVector<int64_t, 8> reach(const Extent& self, const Extent& index, int64_t dim) {
+  c10::SmallVector<int64_t, 8> sizes(index.sizes.begin(), index.sizes.end());
+  sizes[size_t(dim)] = self.sizes[size_t(dim)];
   return sizes;
 }
 
@@ -38,19 +38,16 @@ struct Gather {
     if (out.numel() == 0) return true;
     at::Tensor made;
     const at::Tensor& indices = as_i64(index, made);
-    const KeptDims from(self);
-    const KeptDims at(indices);
-    const KeptDims to(out);
+    const Extent from(self);
+    const Extent at(indices);
+    const Extent to(out);
     const int64_t along = c10::maybe_wrap_dim(dim, self.dim());
     const auto sizes = reach(from, at, along);
     Call call(op, device);
-    call.tensor(0, self, sizes, from.strides());
+    call.tensor(0, self, sizes, from.strides);
     call.integer(1, along);
-    call.tensor(2, indices, at.sizes(), at.strides());
-    if (given)
-      call.given_output(out, to.sizes(), to.strides());
-    else
-      call.output(out, to.sizes(), to.strides());
+    call.tensor(2, indices, at.sizes, at.strides);
+    give_output(call, out, given, to.sizes, to.strides);
     return call.submit();
   }
 };
@@ -65,19 +62,16 @@ struct ScatterAdd {
     }
     at::Tensor made;
     const at::Tensor& indices = as_i64(index, made);
-    const KeptDims from(self);
-    const KeptDims at(indices);
-    const KeptDims added(src);
-    const KeptDims to(out);
+    const Extent from(self);
+    const Extent at(indices);
+    const Extent added(src);
+    const Extent to(out);
     Call call(op, device);
-    call.tensor(0, self, from.sizes(), from.strides());
+    call.tensor(0, self, from.sizes, from.strides);
     call.integer(1, c10::maybe_wrap_dim(dim, self.dim()));
-    call.tensor(2, indices, at.sizes(), at.strides());
-    call.tensor(3, src, at.sizes(), added.strides());
-    if (given)
-      call.given_output(out, to.sizes(), to.strides());
-    else
-      call.output(out, to.sizes(), to.strides());
+    call.tensor(2, indices, at.sizes, at.strides);
+    call.tensor(3, src, at.sizes, added.strides);
+    give_output(call, out, given, to.sizes, to.strides);
     return call.submit();
   }
 };
@@ -101,16 +95,13 @@ bool run_index_select(const at::Tensor& out, bool given, const at::Tensor& self,
   const Operator* op = entry_of<ops::index_select>();
   if (op == nullptr) return false;
   Call call(*op, common_device(op->name.c_str(), {&self, &index, &out}));
-  const KeptDims from(self);
-  const KeptDims at(index);
-  const KeptDims to(out);
-  call.tensor(0, self, from.sizes(), from.strides());
+  const Extent from(self);
+  const Extent at(index);
+  const Extent to(out);
+  call.tensor(0, self, from.sizes, from.strides);
   call.integer(1, dim);
-  call.tensor(2, index, at.sizes(), at.strides());
-  if (given)
-    call.given_output(out, to.sizes(), to.strides());
-  else
-    call.output(out, to.sizes(), to.strides());
+  call.tensor(2, index, at.sizes, at.strides);
+  give_output(call, out, given, to.sizes, to.strides);
   return call.submit();
 }
 

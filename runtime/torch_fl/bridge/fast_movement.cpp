@@ -4,6 +4,8 @@
 #include "device_copy.h"
 #include "kept_dims.h"
 
+#include <deque>
+
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/arange_ops.h>
@@ -22,17 +24,49 @@ namespace ops = at::_ops;
 namespace meta = at::meta;
 
 struct Cat {
+  // Contiguous tensors of one dtype.
+  static bool shortcut(const Operator& op, at::Tensor& out, const at::ITensorListRef& tensors, int64_t dim) {
+    c10::SmallVector<const at::TensorBase*, 8> list;
+    c10::SmallVector<int64_t, 6> sizes;
+    for (const at::Tensor& tensor : tensors) {
+      const at::TensorBase& first = list.empty() ? tensor : *list[0];
+      const int64_t ndim = tensor.dim();
+      if (ndim == 0 || ndim != first.dim() || dim >= ndim || dim < -ndim || !tensor.is_contiguous()) return false;
+      if (tensor.scalar_type() != first.scalar_type() || tensor.device() != first.device()) return false;
+      if (ndim > 3 && tensor.suggest_memory_format() != c10::MemoryFormat::Contiguous) return false;
+      const int64_t along = dim < 0 ? dim + ndim : dim;
+      if (list.empty()) sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+      for (int64_t d = 0; d < ndim && !list.empty(); ++d) {
+        if (d == along)
+          sizes[size_t(d)] += tensor.size(d);
+        else if (sizes[size_t(d)] != tensor.size(d))
+          return false;
+      }
+      list.push_back(&tensor);
+    }
+    if (list.empty()) return false;
+    Device& device = device_of(list[0]->device());
+    out = empty_on(device, list[0]->scalar_type(), sizes);
+    Call call(op, device);
+    call.tensors(0, list);
+    call.integer(1, dim < 0 ? dim + int64_t(sizes.size()) : dim);
+    call.output(out);
+    return call.submit();
+  }
+
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::ITensorListRef& tensors,
                   int64_t dim) {
     Device& device = device_of(out.device());
     const uint32_t dtype = fl_dtype(out.scalar_type());
-    c10::SmallVector<at::Tensor, 8> list;
+    std::deque<at::Tensor> casts;
+    c10::SmallVector<const at::TensorBase*, 8> list;
     for (const at::Tensor& tensor : tensors) {
       if (tensor.dim() == 1 && tensor.numel() == 0 && out.dim() != 1) continue;  // torch joins these with anything
       TORCH_CHECK(tensor.device() == out.device(),
                   "cat: Expected all tensors to be on the same device, but found at least two devices, ", out.device(),
                   " and ", tensor.device(), "!");
-      list.push_back(fl_dtype(tensor.scalar_type()) == dtype ? tensor : cast(device, tensor, dtype));
+      const bool fits = fl_dtype(tensor.scalar_type()) == dtype;
+      list.push_back(fits ? &tensor : &casts.emplace_back(cast(device, tensor, dtype)));
     }
     if (list.empty()) return out.numel() == 0;
     Call call(op, device);

@@ -16,19 +16,29 @@ namespace ops = at::_ops;
 namespace meta = at::meta;
 
 struct Softmax {
+  static bool shortcut(const Operator& op, at::Tensor& out, const at::Tensor& self, int64_t dim, bool half_to_float) {
+    const int64_t ndim = self.dim();
+    if (half_to_float || dim >= ndim || dim < -ndim) return false;
+    Device& device = device_of(self.device());
+    out = empty_on(device, self.scalar_type(), self.sizes());
+    Call call(op, device);
+    call.tensor(0, self);
+    call.integer(1, dim < 0 ? dim + ndim : dim);
+    call.boolean(2, false);
+    call.output(out);
+    return call.submit();
+  }
+
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self, int64_t dim,
                   bool half_to_float) {
     if (half_to_float) return false;  // not in the registry's revision
     Call call(op, common_device(op.name.c_str(), {&self, &out}));
-    const KeptDims from(self);
-    const KeptDims to(out);
-    call.tensor(0, self, from.sizes(), from.strides());
+    const Extent from(self);
+    const Extent to(out);
+    call.tensor(0, self, from.sizes, from.strides);
     call.integer(1, c10::maybe_wrap_dim(dim, self.dim()));
     call.boolean(2, half_to_float);
-    if (given)
-      call.given_output(out, to.sizes(), to.strides());
-    else
-      call.output(out, to.sizes(), to.strides());
+    give_output(call, out, given, to.sizes, to.strides);
     return call.submit();
   }
 };

@@ -47,19 +47,16 @@ bool reduce(const Operator& op, const at::Tensor& out, bool given, const at::Ten
   at::Tensor made;
   const at::Tensor& input = in_a_row(op, self, out, made);
   const Dims dims(self.dim(), wanted);
-  const KeptDims from(input);
+  const Extent from(input);
   const KeptDims to(out, self.dim(), dims);
   Call call(op, device_of(self.device()));
-  call.tensor(0, input, from.sizes(), from.strides());
+  call.tensor(0, input, from.sizes, from.strides);
   if (give == Give::kList)
     call.integers(1, dims.list());
   else
     call.integer(1, dims.list()[0]);
   more(call);
-  if (given)
-    call.given_output(out, to.sizes(), to.strides());
-  else
-    call.output(out, to.sizes(), to.strides());
+  give_output(call, out, given, to.sizes(), to.strides());
   return call.submit();
 }
 
@@ -95,15 +92,12 @@ struct Scan {
     if (given) common_device(op.name.c_str(), {&self, &out});
     at::Tensor made;
     const at::Tensor& input = in_a_row(op, self, out, made);
-    const KeptDims from(input);
-    const KeptDims to(out);
+    const Extent from(input);
+    const Extent to(out);
     Call call(op, device_of(self.device()));
-    call.tensor(0, input, from.sizes(), from.strides());
+    call.tensor(0, input, from.sizes, from.strides);
     call.integer(1, c10::maybe_wrap_dim(dim, self.dim()));
-    if (given)
-      call.given_output(out, to.sizes(), to.strides());
-    else
-      call.output(out, to.sizes(), to.strides());
+    give_output(call, out, given, to.sizes, to.strides);
     return call.submit();
   }
 };

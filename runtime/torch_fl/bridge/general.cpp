@@ -153,19 +153,25 @@ class GeneralCall {
     for (size_t slot = 0; slot < op_.slots.size(); ++slot)
       if (!give(call, int(slot))) return false;
     for (const at::Tensor& out : outputs_) {
-      const KeptDims& view = kept_.emplace_back(dims_.empty() || op_.op_class != "reduction"
-                                                    ? KeptDims(out)
-                                                    : KeptDims(out, ndim_, dims_.back()));
-      const bool as_is = out.dim() == int64_t(view.sizes().size()) || !has_dims();
-      const c10::IntArrayRef sizes = as_is ? out.sizes() : view.sizes();
-      const c10::IntArrayRef strides = as_is ? out.strides() : view.strides();
-      if (given())
-        call.given_output(out, sizes, strides);
-      else
-        call.output(out, sizes, strides);
+      if (op_.op_class == "reduction" && !dims_.empty()) {
+        const KeptDims& view = kept_.emplace_back(out, ndim_, dims_.back());
+        give_output(call, out, view.sizes(), view.strides());
+      } else if (has_dims()) {
+        const Extent view(out);
+        give_output(call, out, view.sizes, view.strides);
+      } else {
+        give_output(call, out, out.sizes(), out.strides());
+      }
     }
     for (int variable = 0; variable < op_.n_types; ++variable) call.bind(variable, dtype_of(row_, variable));
     return call.submit();
+  }
+
+  void give_output(Call& call, const at::Tensor& out, c10::IntArrayRef sizes, c10::IntArrayRef strides) const {
+    if (given())
+      call.given_output(out, sizes, strides);
+    else
+      call.output(out, sizes, strides);
   }
 
   // Whether dimensions are named: a tensor without any then counts as one of one dimension.
@@ -233,19 +239,20 @@ class GeneralCall {
       if (slot.rule == SlotRule::kExpand) tensor = tensor.expand(outputs_[0].sizes());
     }
     if (slot.kind == SlotKind::kTensorList) {
-      call.tensors(index, tensors);
+      c10::SmallVector<const at::TensorBase*, 8> list;
+      for (const at::Tensor& tensor : tensors) list.push_back(tensor.defined() ? &tensor : nullptr);
+      call.tensors(index, list);
       return true;
     }
     if (tensors.empty() || !tensors[0].defined()) {
       call.none(index);
       return slot.optional;
     }
-    if (tensors[0].dim() == 0 && has_dims()) {
-      const KeptDims& view = kept_.emplace_back(KeptDims(tensors[0]));
-      call.tensor(index, tensors[0], view.sizes(), view.strides());
-    } else {
+    const Extent view(tensors[0]);
+    if (has_dims())
+      call.tensor(index, tensors[0], view.sizes, view.strides);
+    else
       call.tensor(index, tensors[0]);
-    }
     return true;
   }
 

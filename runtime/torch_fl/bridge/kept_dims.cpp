@@ -30,11 +30,11 @@ KeptDims::KeptDims(const at::Tensor& tensor, int64_t ndim, const Dims& dims) {
   }
 }
 
-KeptDims::KeptDims(const at::Tensor& tensor)
-    : sizes_(tensor.sizes().begin(), tensor.sizes().end()), strides_(tensor.strides().begin(), tensor.strides().end()) {
-  if (tensor.dim() != 0) return;
-  sizes_.push_back(1);
-  strides_.push_back(1);
+Extent::Extent(const at::Tensor& tensor) : sizes(tensor.sizes()), strides(tensor.strides()) {
+  static const int64_t one = 1;
+  if (!sizes.empty()) return;
+  sizes = c10::IntArrayRef(one);
+  strides = c10::IntArrayRef(one);
 }
 
 }  // namespace torch_fl

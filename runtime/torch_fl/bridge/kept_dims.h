@@ -22,13 +22,17 @@ class Dims {
   c10::SmallVector<int64_t, 8> list_;
 };
 
-// Sizes and strides of a tensor where dimensions that it lacks are there with size 1.
+// Sizes and strides of a tensor as it stands; a 0-dimensional one as of one dimension. Lives no longer than the tensor.
+struct Extent {
+  explicit Extent(const at::Tensor& tensor);
+
+  c10::IntArrayRef sizes, strides;
+};
+
+// Sizes and strides of the result of reducing `dims` of `ndim` dimensions, which are kept already or gone: with them.
 class KeptDims {
  public:
-  // `tensor` is the result of reducing `dims` of `ndim` dimensions, which are kept already or gone.
   KeptDims(const at::Tensor& tensor, int64_t ndim, const Dims& dims);
-  // The tensor as it stands; a 0-dimensional one as of one dimension.
-  explicit KeptDims(const at::Tensor& tensor);
 
   c10::IntArrayRef sizes() const noexcept { return sizes_; }
   c10::IntArrayRef strides() const noexcept { return strides_; }

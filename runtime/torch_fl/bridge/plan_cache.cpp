@@ -7,8 +7,8 @@ namespace torch_fl {
 
 namespace {
 
-constexpr uint32_t kKept = 64;  // power of two; a place holds the last call that came to it
-constexpr uint32_t kWords = 56;   // longest metadata kept
+constexpr uint32_t kKept = 64;   // power of two; a place holds the last call that came to it
+constexpr uint32_t kWords = 56;  // longest metadata kept
 
 struct KeptPlan {
   const fl_kernel* kernel;
@@ -20,98 +20,139 @@ struct KeptPlan {
 
 struct PlanCache {
   KeptPlan places[kKept];
-  // The call that was last asked for.
+  // The call that was last asked for, until its plan is kept.
   const fl_kernel* kernel;
   fl_device device;
+  const fl_call* call;
   KeptPlan* place;
-  uint32_t words;  // 0: too long to keep
-  uint64_t key[kWords];
 };
-thread_local PlanCache plans;
 
-// Appends words up to kWords; remembers when there were more.
-class PlanKey {
+// A pointer alone is fast to come by in a library that is loaded late.
+__attribute__((tls_model("initial-exec"))) thread_local PlanCache* plans = nullptr;
+
+// Takes the thread's plans along when it ends; a call that comes later still makes new ones.
+struct Owner {
+  ~Owner() {
+    delete plans;
+    plans = nullptr;
+  }
+};
+
+PlanCache& make_plans() {
+  thread_local Owner owner;
+  (void)owner;
+  plans = new PlanCache();
+  return *plans;
+}
+
+// Hands the words of a call's metadata to `sink`: add(word) and add(words, count), which say whether to go on.
+template <class Sink>
+class Metadata {
  public:
-  explicit PlanKey(uint64_t* out) : out_(out) {}
+  explicit Metadata(Sink& sink) : sink_(sink) {}
 
-  void add(uint64_t word) noexcept {
-    if (words_ < kWords) out_[words_] = word;
-    ++words_;
+  bool add(const fl_call& call) {
+    for (uint32_t i = 0; i < call.n_outs; ++i)
+      if (!add(call.outs[i])) return false;
+    for (uint32_t i = 0; i < call.n_args; ++i)
+      if (!add(call.args[i])) return false;
+    return true;
   }
-  void add(const int64_t* values, uint32_t count) noexcept {
-    if (words_ + count <= kWords) std::memcpy(out_ + words_, values, count * sizeof *values);
-    words_ += count;
+
+ private:
+  bool add(const fl_tensor* tensor) {
+    if (tensor == nullptr) return sink_.add(~uint64_t(0));
+    return sink_.add(uint64_t(tensor->dtype) << 32 | tensor->ndim) && sink_.add(tensor->sizes, tensor->ndim) &&
+           sink_.add(tensor->strides, tensor->ndim);
   }
-  void add(const fl_tensor* tensor) noexcept {
-    if (tensor == nullptr) return add(~uint64_t(0));
-    add(uint64_t(tensor->dtype) << 32 | tensor->ndim);
-    add(tensor->sizes, tensor->ndim);
-    add(tensor->strides, tensor->ndim);
-  }
-  void add(const fl_arg& arg) noexcept {
-    add(uint64_t(arg.tag) << 32 | arg.count);
+  bool add(const fl_arg& arg) {
+    if (!sink_.add(uint64_t(arg.tag) << 32 | arg.count)) return false;
     switch (arg.tag) {
       case FL_TAG_NONE:
       case FL_TAG_RNG:
-        return;
+        return true;
       case FL_TAG_TENSOR:
         return add(arg.value.tensor);
       case FL_TAG_TENSOR_LIST:
-        for (uint32_t i = 0; i < arg.count; ++i) add(arg.value.tensors[i]);
-        return;
+        for (uint32_t i = 0; i < arg.count; ++i)
+          if (!add(arg.value.tensors[i])) return false;
+        return true;
       case FL_TAG_INT_LIST:
-        return add(arg.value.ints, arg.count);
+        return sink_.add(arg.value.ints, arg.count);
       case FL_TAG_STRING:
         for (uint32_t i = 0; i < arg.count; i += 8) {
           uint64_t word = 0;
           std::memcpy(&word, arg.value.string + i, arg.count - i < 8 ? arg.count - i : 8);
-          add(word);
+          if (!sink_.add(word)) return false;
         }
-        return;
+        return true;
       case FL_TAG_BOOL:
       case FL_TAG_INT:
       case FL_TAG_UINT:
       case FL_TAG_FLOAT:
       case FL_TAG_DTYPE:
-        return add(arg.value.u);
+        return sink_.add(arg.value.u);
       default:
-        words_ += kWords + 1;  // nothing that this host sends: never kept
+        return false;  // nothing that this host sends
     }
   }
-  uint32_t words() const noexcept { return words_ <= kWords ? words_ : 0; }
 
- private:
-  uint64_t* out_;
-  uint32_t words_ = 0;
+  Sink& sink_;
+};
+
+struct Comparison {
+  const uint64_t* next;
+  const uint64_t* end;
+
+  bool add(uint64_t word) { return next != end && *next++ == word; }
+  bool add(const int64_t* words, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i)
+      if (!add(uint64_t(words[i]))) return false;
+    return true;
+  }
+};
+
+struct Record {
+  uint64_t* next;
+  uint64_t* end;
+
+  bool add(uint64_t word) {
+    if (next == end) return false;
+    *next++ = word;
+    return true;
+  }
+  bool add(const int64_t* words, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i)
+      if (!add(uint64_t(words[i]))) return false;
+    return true;
+  }
 };
 
 }  // namespace
 
 const fl_plan* find_plan(const fl_kernel& kernel, fl_device device, const fl_call& call) noexcept {
-  PlanCache& known = plans;
-  PlanKey key(known.key);
-  for (uint32_t i = 0; i < call.n_outs; ++i) key.add(call.outs[i]);
-  for (uint32_t i = 0; i < call.n_args; ++i) key.add(call.args[i]);
+  PlanCache& known = __builtin_expect(plans != nullptr, 1) ? *plans : make_plans();
+  const uint64_t mixed = reinterpret_cast<uintptr_t>(&kernel) / sizeof(fl_kernel) + uint64_t(call.outs[0]->numel);
+  KeptPlan& place = known.places[(mixed ^ mixed >> 6) % kKept];
+  if (place.kernel == &kernel && place.device == device) {
+    Comparison comparison{place.key, place.key + place.words};
+    if (Metadata<Comparison>(comparison).add(call) && comparison.next == comparison.end) return &place.plan;
+  }
   known.kernel = &kernel;
   known.device = device;
-  known.words = key.words();
-  if (known.words == 0) return nullptr;
-  uint64_t mixed = reinterpret_cast<uintptr_t>(&kernel) / sizeof(fl_kernel) + uint64_t(call.outs[0]->numel);
-  known.place = &known.places[(mixed ^ mixed >> 6) % kKept];
-  const KeptPlan& place = *known.place;
-  if (place.kernel != &kernel || place.device != device || place.words != known.words) return nullptr;
-  if (std::memcmp(place.key, known.key, known.words * sizeof known.key[0]) != 0) return nullptr;
-  return &place.plan;
+  known.call = &call;
+  known.place = &place;
+  return nullptr;
 }
 
 void keep_plan(const fl_plan& plan) noexcept {
-  PlanCache& known = plans;
-  if (known.words == 0) return;
+  PlanCache& known = *plans;
   KeptPlan& place = *known.place;
-  place.kernel = known.kernel;
+  Record record{place.key, place.key + kWords};
+  const bool whole = Metadata<Record>(record).add(*known.call);
+  place.kernel = whole ? known.kernel : nullptr;  // too long to keep
   place.device = known.device;
-  place.words = known.words;
-  std::memcpy(place.key, known.key, known.words * sizeof known.key[0]);
+  place.words = uint32_t(record.next - place.key);
   place.plan = plan;
 }
 

@@ -148,7 +148,7 @@ class Relaid {
   const fl_tensor* outs_[kMaxOuts];
   at::Tensor* computed_[kMaxOuts] = {};  // outputs to copy back
   c10::SmallVector<fl_tensor, 8> listed_;
-  c10::SmallVector<const fl_tensor*, 0> pointers_;
+  c10::SmallVector<const fl_tensor*, 4> pointers_;
 };
 
 bool Call::relay(const fl_call& call) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch_fl import routing
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.usefixtures("devices")
 
 def expected_of(name: str, row: tuple[str, ...], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """On the CPU; in f64 and cast where it hasn't got the row."""
+    if row == ("f64",) and name == "aten::sqrt":  # MKL's, which torch calls, is an ulp off on some processors
+        return torch.from_numpy(np.sqrt(arguments[0].numpy()))
     with contextlib.suppress(NotImplementedError, RuntimeError):
         return overload(name)(*arguments, **keywords)
     wide = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
