@@ -85,9 +85,8 @@ def judge_row(
         if deal and met.issuperset(wanted):
             break
         for place, recipe in enumerate(recipes(operator, first, effort.pick(10, 24), seed + deal)):
-            # the first problem of a search is the smallest there is: quick effort has it for every second recipe
-            skip = 0 if effort.is_full or place % 2 == 0 else 1
-            look(recipe, devices[place % len(devices)], effort.pick(2, 3), skip)
+            # the first problem of a search is the smallest there is, which shows least: quick effort goes without
+            look(recipe, devices[place % len(devices)], effort.pick(2, 3), effort.pick(1, 0))
     for recipe in number_sequence(operator, first, seed):
         look(recipe, devices[0], 1, 0)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from . import abi
-from .session_memory import POISON, Loan
+from .session_loans import POISON, Lender, Loan
 from .session_structs import layout_of, pointer_to, read
 
 ffi = abi.ffi
@@ -58,6 +58,7 @@ class Frame:
     def __init__(self, names: Names, rng: random.Random | None) -> None:
         self._names = names
         self._rng = rng
+        self._lender = Lender()
         self.loans: list[Loan] = []
         self.outs: list[tuple[Loan, Any, int, str | None]] = []  # loan, ctype, size, save as
         self._error: tuple[Loan, Loan] | None = None
@@ -70,7 +71,7 @@ class Frame:
 
     def loan(self, size: int, fill: int = 0, guard: bool = False) -> Loan:
         """Memory for this call."""
-        added = Loan(size, fill, guard)
+        added = self._lender.lend(size, fill, guard)
         self.loans.append(added)
         return added
 
@@ -248,10 +249,10 @@ class Frame:
         if spec is None:
             return ffi.NULL
         capacity = spec.get("capacity", ERROR_CAPACITY)
-        message = Loan(capacity, OUT_FILL, spec.get("guard", False))
+        message = self._lender.lend(capacity, OUT_FILL, spec.get("guard", False))
         message.writable = [(0, capacity)]
         size = spec.get("size", _ERROR.size + 8 * self._below(5))
-        error = Loan(max(size, 8), OUT_FILL, spec.get("guard", False))
+        error = self._lender.lend(max(size, 8), OUT_FILL, spec.get("guard", False))
         values = {
             "struct_size": size,
             "kind": spec.get("kind", abi.FL_KIND_ERROR),
@@ -267,10 +268,7 @@ class Frame:
 
     def seal(self) -> None:
         """Everything is in place; the call follows."""
-        for loan in self.loans:
-            loan.seal()
-        for loan in self._error or ():
-            loan.seal()
+        self._lender.seal()
 
     # -- looking at what came back ------------------------------------------------------------------
 
@@ -327,10 +325,7 @@ class Frame:
 
     def release(self) -> None:
         """Poison and free all of it: from here on a kept pointer reads nonsense or faults."""
-        for loan in self.loans:
-            loan.release()
-        for loan in self._error or ():
-            loan.release()
+        self._lender.release()
 
 
 def _is_utf8(raw: bytes) -> bool:

@@ -14,7 +14,7 @@ from torch_fl_spec import abi
 from torch_fl_spec.replay import replay, write_reproducer
 from torch_fl_spec.session import Session
 from torch_fl_spec.session_args import Frame
-from torch_fl_spec.session_memory import POISON, Loan
+from torch_fl_spec.session_loans import POISON, Lender
 
 from tests.spec.commands import ALLOC, STREAM, call, neg_case
 from tests.spec.plugin_builder import PluginBuilder
@@ -74,15 +74,18 @@ def test_a_workspace_overrun_and_a_kept_call_block_show(careless: Session) -> No
 
 
 def test_a_loan_is_poisoned_when_it_ends() -> None:
-    loan = Loan(24, fill=1)
-    pointer = loan.pointer
-    loan.release()
-    assert ffi.buffer(pointer, 24)[:] == bytes([POISON]) * 24
+    lender = Lender()
+    pointer = lender.lend(24, fill=1).pointer
+    lender.release()
+    for _ in range(50):  # others come and go
+        assert ffi.buffer(pointer, 24)[:] == bytes([POISON]) * 24
+        lender.lend(24, fill=1)
+        lender.release()
 
 
 def test_a_guarded_loan_ends_at_a_page_that_faults() -> None:
     program = (
-        "from torch_fl_spec.session_memory import Loan; l = Loan(24, guard=True); "
+        "from torch_fl_spec.session_loans import Lender; l = Lender().lend(24, guard=True); "
         "l.pointer[23] = b'x'; print('inside', flush=True); l.pointer[24] = b'x'; print('outside')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
