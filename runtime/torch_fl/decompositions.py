@@ -75,8 +75,13 @@ def _table() -> dict[Any, Decomposition]:
         _cached.update(decomposition_table)
         _cached.update(core_aten_decompositions())
         _cached.update(OWN)
+        aten = torch.ops.aten
         # Rounds coordinates to the dtype of the image, which in half precision is off by pixels.
-        del _cached[torch.ops.aten.grid_sampler_2d.default], _cached[torch.ops.aten.grid_sampler_2d.out]
+        del _cached[aten.grid_sampler_2d.default], _cached[aten.grid_sampler_2d.out]
+        # Come back to the operator itself or to its functional form, and add nothing to it but a step.
+        for op in (aten.uniform.default, aten.uniform.out, aten.uniform_.default, aten.normal_.default):
+            _cached.pop(op, None)
+        _cached.pop(aten.scatter_add_.default, None)
     return _cached
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -43,6 +44,16 @@ def natively(call: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """The call's result, which kernels of the devices gave alone."""
     with routing.wishes(generic=False, cpu=False):
         return call(*arguments, **keywords)
+
+
+@contextlib.contextmanager
+def without(operator: str) -> Iterator[None]:
+    """The devices' kernels for one operator are switched off."""
+    routing.disable(operator)
+    try:
+        yield
+    finally:
+        routing.disable(operator, disabled=False)
 
 
 def same(function: Callable[..., Any], *arguments: Any, device: str, exact: bool = False, **keywords: Any) -> Any:
