@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -202,24 +203,43 @@ def test_events_between_processes_are_refused() -> None:
         fl.Event(interprocess=True)
 
 
-@pytest.mark.parametrize(
-    "wait",
-    [
-        lambda stream, event: stream.synchronize(),
-        lambda stream, event: event.synchronize(),
-        lambda stream, event: fl.synchronize(0),
-        lambda stream, event: torch.accelerator.synchronize("fl:0"),
-    ],
-    ids=["stream", "event", "torch.fl", "torch.accelerator"],
-)
-def test_waits_let_other_threads_run(wait: Callable[[torch.Stream, torch.Event], None]) -> None:
-    stream, event = fl.Stream(0), fl.Event()
-    with Gate(stream) as gate:
+WAITS: dict[str, Callable[[torch.Stream, torch.Event, torch.Tensor], Any]] = {
+    "stream": lambda stream, event, x: stream.synchronize(),
+    "event": lambda stream, event, x: event.synchronize(),
+    "torch.fl": lambda stream, event, x: fl.synchronize(0),
+    "torch.accelerator": lambda stream, event, x: torch.accelerator.synchronize("fl:0"),
+    "item": lambda stream, event, x: x[0].item(),
+    "cpu": lambda stream, event, x: x.cpu(),
+    "copy_": lambda stream, event, x: torch.empty(8).copy_(x),
+    "repr": lambda stream, event, x: repr(x),
+    "another vendor": lambda stream, event, x: x.to("fl:2"),
+    "another vendor's stream": lambda stream, event, x: fl.Stream(INLINE).wait_event(event),
+    "CPU tier": lambda stream, event, x: torch.lgamma(x),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_waits_let_other_threads_run(wait: Callable[[torch.Stream, torch.Event, torch.Tensor], None]) -> None:
+    stream, event, x = fl.Stream(0), fl.Event(), torch.ones(8, device="fl:0")
+    fl.synchronize(0)
+    turns = 0
+    with Gate(stream) as gate, fl.stream(stream):
+        x.add_(1)
         event.record(stream)
-        opener = threading.Timer(0.05, gate.open)
+
+        def open_after_some_turns() -> None:
+            nonlocal turns
+            while turns < 100:
+                turns += 1
+                time.sleep(0.001)
+            gate.open()
+
+        opener = threading.Thread(target=open_after_some_turns)
         opener.start()
-        wait(stream, event)
+        wait(stream, event, x)
+        assert turns == 100
         assert event.query()
+        opener.join()
 
 
 def test_synchronize_waits_for_every_stream_of_its_device_alone() -> None:
@@ -267,23 +287,28 @@ def test_a_failure_leaves_other_streams_alone() -> None:
         stream.synchronize()
 
 
-def test_ctrl_c_ends_a_wait() -> None:
+def test_ctrl_c_ends_every_wait() -> None:
     code = """
-        import os, signal, threading
+        import os, signal, threading, warnings
         import torch, torch_fl
         from tests.runtime.stalling import Gate
-        stream = torch.fl.Stream(0)
-        with Gate(stream) as gate:
-            for wait in (stream.synchronize, torch.fl.synchronize, stream.record_event().synchronize):
-                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        from tests.runtime.test_streams import WAITS
+        warnings.simplefilter("ignore")
+        x, stream = torch.ones(8, device="fl:0"), torch.fl.Stream(0)
+        torch.fl.synchronize(0)
+        with Gate(stream) as gate, torch.fl.stream(stream):
+            x.add_(1)
+            event = stream.record_event()
+            for name, wait in WAITS.items():
+                threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
                 try:
-                    wait()
+                    wait(stream, event, x)
                 except KeyboardInterrupt:
-                    print("interrupted", stream.query())
+                    print(name, stream.query())
         stream.synchronize()
-        print("done", stream.query())
+        print("done", stream.query(), x.sum().item())
     """
-    assert prints(code) == ["interrupted False"] * 3 + ["done True"]
+    assert prints(code) == [f"{name} False" for name in WAITS] + ["done True 16.0"]
 
 
 def test_threads_use_streams_of_their_own() -> None:
