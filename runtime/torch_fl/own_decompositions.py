@@ -109,6 +109,25 @@ def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alp
     return torch.addmm(self, left, batch2.reshape(count * inner, batch2.shape[2]), beta=beta, alpha=alpha)
 
 
+@_serves(aten.addmv.default)
+def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta self + alpha times the product of a matrix and a vector: torch's own comes back to the operator."""
+    if mat.dim() != 2 or vec.dim() != 1 or mat.shape[1] != vec.shape[0] or self.dim() > 1:
+        raise NotImplementedError("addmv of no matrix and vector")
+    return torch.addmm(self.expand(mat.shape[0]).unsqueeze(1), mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+# ---- Comparison ----------------------------------------------------------------------------------------------------
+
+
+@_serves(aten.equal.default)
+def equal(self: Tensor, other: Tensor) -> bool:
+    """Whether sizes and all elements are equal: one element, not both tensors, goes to the host."""
+    if self.dtype != other.dtype or self.device != other.device:
+        raise NotImplementedError("equal of two dtypes or devices")
+    return self.shape == other.shape and bool(torch.eq(self, other).all())
+
+
 # ---- Indexing ------------------------------------------------------------------------------------------------------
 
 

@@ -104,10 +104,27 @@ def test_own_decompositions() -> None:
         (torch.argmin, [x]),
         (torch.argmin, [x, 0]),
         (torch.addbmm, [numbers(3, 5), numbers(4, 3, 2), numbers(4, 2, 5)]),
+        (torch.mv, [numbers(4, 5), numbers(5)]),
+        (torch.mv, [torch.arange(12).view(3, 4), torch.arange(4)]),
+        (torch.mv, [numbers(4, 0), numbers(0)]),
+        (lambda a, b: a.view(5, 4).t() @ b, [numbers(4, 5), numbers(5)]),
+        (lambda s, a, b: torch.addmv(s, a, b, beta=2, alpha=0.5), [numbers(1), numbers(4, 5), numbers(5)]),
+        (lambda s, a, b: torch.addmv(s, a, b, beta=0), [torch.full((4,), float("nan")), numbers(4, 5), numbers(5)]),
+        (lambda s, a, b: s.addmv_(a, b), [numbers(4), numbers(4, 5), numbers(5)]),
         (lambda s, a, b: torch.addbmm(s, a, b, beta=2, alpha=0.5), [numbers(5), numbers(4, 3, 2), numbers(4, 2, 5)]),
     ):
         check(function, *arguments)
         routing.reset_counters()
+
+
+def test_equal_leaves_both_tensors_on_the_device() -> None:
+    x = numbers(4, 5)
+    changed = x.clone()
+    changed[3, 4] = 0
+    for other in (x.clone(), changed, x.t(), x[:, :4], x.view(-1), torch.full((4, 5), float("nan"))):
+        assert torch.equal(x.to("fl:0"), other.to("fl:0")) is torch.equal(x, other)
+    assert torch.equal(x[:0].to("fl:0"), x[:0].to("fl:0"))
+    assert (steps("cpu"), steps("generic")["aten::equal"]) == ({}, 7)
 
 
 INDICES: tuple[Callable[[torch.device], tuple[Any, ...]], ...] = (
