@@ -15,8 +15,6 @@ from torch_fl_spec.describe_process import describe
 
 from . import certificates
 
-pytest.importorskip("torch_fl._bridge", exc_type=ImportError)
-
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:

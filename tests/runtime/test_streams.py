@@ -164,7 +164,10 @@ def test_a_stream_of_another_vendor_is_waited_for_by_the_thread() -> None:
         event.record(stream)
         waiter = threading.Thread(target=lambda: fl.Stream(INLINE).wait_event(event))
         waiter.start()
-        assert not event.query()  # needs the GIL, which a waiting thread must not keep
+        while bridge.host_waits() == before:  # needs the GIL, which a waiting thread must not keep
+            assert waiter.is_alive()
+            time.sleep(0.001)
+        assert not event.query()
         gate.open()
         waiter.join()
         assert event.query()
