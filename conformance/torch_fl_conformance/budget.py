@@ -65,6 +65,12 @@ def _widest(dtype: DType) -> type[np.floating[Any]]:
 
 
 @cache
+def names_in(*formulas: str) -> frozenset[str]:
+    """Every name that one of the formulas uses."""
+    return frozenset(name for formula in formulas for name in parse(formula).co_names)
+
+
+@cache
 def parse(formula: str) -> Any:
     """The formula as code; ValueError where its grammar leaves the registry's vocabulary."""
     import ast
@@ -166,6 +172,7 @@ def bound(
             inner = evaluate(candidate.T, precision, output, elements, repeated=repeated)
             steps = evaluate(operator.n_ops, precision, output, elements, repeated=repeated)
             total = inner + steps * precision.underflow() + half_spacing(ref, output)
-            values = np.broadcast_to(np.where(np.asarray(inner) == 0, 0, total), ref.shape)
+            values = np.where(np.asarray(inner) == 0, 0, total)
+            values = values if values.shape == ref.shape else np.broadcast_to(values, ref.shape)
         return Bound(values, candidate.T, also)
     raise LookupError(f"{operator.op}: no budget for output {out} of {','.join(dtypes)} at tier {tier}")

@@ -94,20 +94,24 @@ def _within(
     kind = np.result_type(ref, budget, np.float64)
     with np.errstate(all="ignore"):
         wide = got.astype(kind)
-        target = ref.astype(kind)
+        target = ref.astype(kind, copy=False)
         size = np.abs(target)
         finite = np.isfinite(target)
-        rounded = round_to(ref, dtype).astype(kind)
         exact = budget == 0
-        error = np.abs(wide - target)
-        ratio = np.where(exact, np.where(wide == rounded, 0.0, np.inf), error / np.where(exact, 1, budget))
+        ratio = np.abs(wide - target) / budget
+        if signed_zero or exact.any():
+            rounded = round_to(ref, dtype)
+            ratio = np.where(exact, np.where(wide == rounded, 0.0, np.inf), ratio)
         right = ratio <= 1
-        ratio = np.where(finite & np.isfinite(wide), ratio, 0.0)
-        right = np.where(finite, right, (wide == target) | (np.isnan(wide) & np.isnan(target)))
+        both_finite = finite & np.isfinite(wide)
+        if not both_finite.all():
+            ratio = np.where(both_finite, ratio, 0.0)
+            right = np.where(finite, right, (wide == target) | (np.isnan(wide) & np.isnan(target)))
         # R3: beyond the largest finite number either that number or the infinity of the right sign fits
         limit = kind.type(dtype.max_finite)
-        near = finite & ~exact & (size + budget > limit)
+        near = size + budget > limit
         if near.any():
+            near = near & finite & ~exact
             edge = (np.abs(wide) >= limit) & (np.signbit(wide) == np.signbit(target))
             right = right | (near & edge)
             ratio = np.where(near, 0.0, ratio)
@@ -174,9 +178,10 @@ def _summary(
         return Judgement(0.0, None, None)
     worst, place = 0.0, None
     if ratio is not None:
-        finite = np.where(np.isfinite(ratio), ratio, 0.0)
-        place = _index(finite)
-        worst = float(finite[place])
+        place = _index(ratio)
+        if not np.isfinite(ratio[place]):
+            place = _index(np.where(np.isfinite(ratio), ratio, 0.0))
+        worst = float(ratio[place]) if np.isfinite(ratio[place]) else 0.0
     if right.all():
         return Judgement(worst, place, None)
     wrong = ~right

@@ -9,7 +9,7 @@ import numpy as np
 from torch_fl_spec.vocabulary import expression_name
 
 from torch_fl_conformance import oracle_contraction, oracle_movement, oracle_pointwise, oracle_reduction, philox
-from torch_fl_conformance.budget import Bound, Precision, bound
+from torch_fl_conformance.budget import Bound, Precision, bound, names_in
 from torch_fl_conformance.compare import Expected
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
 from torch_fl_conformance.oracle_maths import widen
@@ -25,7 +25,8 @@ def elements(problem: Problem, variation: int = 0) -> dict[str, Array]:
     made = {}
     for place, tensor in enumerate(problem.structure.inputs):
         assert tensor.draw is not None
-        rng = np.random.Generator(np.random.PCG64([problem.value_seed, place, variation]))
+        seed = np.array([problem.value_seed, place, variation], np.uint32)
+        rng = np.random.Generator(np.random.PCG64(seed))
         core = generate(tensor.dtype, tensor.core, tensor.draw, rng)
         unserved = _unserved(problem, tensor)
         if unserved and core.size:
@@ -52,6 +53,9 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
     """The oracles' answers by output name."""
     operator, structure = problem.operator, problem.structure
     answers = _answers(problem, values, precision)
+    operands = _operands(problem, values)
+    used = {tensor.draw.regime for tensor in structure.inputs if tensor.draw}
+    repeated = any(is_repeated(regime) for regime in used)
     for out in structure.outs:
         answer = answers[out.name]
         shape = out.shape
@@ -59,9 +63,8 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
         if answer.ref.shape != shape:
             answer.ref = np.broadcast_to(answer.ref, shape)
         answer.signed_zero = operator.signed_zero
-        used = {tensor.draw.regime for tensor in structure.inputs if tensor.draw}
-        answer.repeated = any(is_repeated(regime) for regime in used)
-        answer.elements = {**_operands(problem, values), **answer.elements}
+        answer.repeated = repeated
+        answer.elements = {**operands, **answer.elements}
         answer.exact = problem.recipe.regime == "exact_integer" and _is_exact(operator.short_name, structure)
     return answers
 
@@ -81,11 +84,12 @@ def _is_exact(name: str, structure: Structure) -> bool:
 
 
 def _operands(problem: Problem, values: Values) -> dict[str, Any]:
-    """Tensors and numbers by the names that formulas use."""
+    """Tensors and numbers by the names that formulas use; tensors only where one of the operator's does."""
+    used = names_in(problem.operator.n_ops, *(f for b in problem.operator.budgets for f in (b.when, b.T) if f))
     named: dict[str, Any] = {
         tensor.name: widen(values[tensor.name], tensor.dtype)
         for tensor in problem.structure.inputs
-        if tensor.dtype.is_float
+        if tensor.dtype.is_float and expression_name(tensor.name) in used
     }
     numbers = {name: value for name, value in problem.structure.params.items() if value is not None}
     return {expression_name(name): value for name, value in {**named, **numbers}.items()}

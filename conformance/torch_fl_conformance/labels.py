@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -78,7 +79,7 @@ def _of_shapes(tensors: tuple[Tensor, ...]) -> set[str]:
             found.add("past_power")
         if len(shape) >= 2 and len(set(shape[-2:])) == 1 and shape[-1] > 1:
             found.add("square")
-    if all(int(np.prod(tensor.shape)) == 1 for tensor in tensors):
+    if all(math.prod(tensor.shape) == 1 for tensor in tensors):
         found.add("one_element")
     return found
 
@@ -106,15 +107,18 @@ def _of_values(values: Array, tensor: Tensor, regime: str) -> set[str]:
     if values.size == 0:
         return found
     if dtype.is_float:
-        if np.isnan(values).any() and (values == 0).any():
+        size = np.abs(values)
+        zero = size == 0
+        if zero.any() and np.isnan(size).any():
             found.add("special_values")
-        if ((values != 0) & (np.abs(values) < dtype.min_normal)).any():
+        if np.count_nonzero(size < dtype.min_normal) > np.count_nonzero(zero):
             found.add("subnormal")
-    if dtype.kind != "bool" and (values < 0).any() and (values > 0).any():
-        found.add("mixed_signs")
-    if not dtype.is_float and dtype.kind == "int":
+    if dtype.kind != "bool":
+        least, largest = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)  # NaN aside
+        if least < 0 < largest:
+            found.add("mixed_signs")
         limit = 2**53 if dtype.size == 8 else 2**24
-        if dtype.size >= 4 and (values.max() > limit or values.min() < -limit):
+        if dtype.kind == "int" and dtype.size >= 4 and (largest > limit or least < -limit):
             found.add("large_int")
     if regime in ("few", "special", "constant", "exhaustive") or _has_ties(values):
         found.add("ties")
@@ -124,7 +128,13 @@ def _of_values(values: Array, tensor: Tensor, regime: str) -> set[str]:
 def _has_ties(values: Array) -> bool:
     """Whether a value occurs twice; nearly always the first few thousand elements tell."""
     flat = values.reshape(-1)
-    return any(part.size > np.unique(part).size for part in (flat[:_FEW], flat))
+    return _repeats(flat[:_FEW]) or (flat.size > _FEW and _repeats(flat))
+
+
+def _repeats(flat: Array) -> bool:
+    ordered = np.sort(flat)  # NaN last
+    left, right = ordered[:-1], ordered[1:]
+    return bool((left == right).any() or (left[-1:] != left[-1:]).any())
 
 
 def _is_transposed(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

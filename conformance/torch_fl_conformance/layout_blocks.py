@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Place:
     offset: int
 
 
+@lru_cache(4096)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements."""
     strides, step = [0] * len(shape), 1
@@ -150,14 +152,14 @@ def stray_write(
     outputs = list(outputs)
     for name, old in before.items():
         here = [entry for entry in outputs if entry[0].block == name and 0 not in entry[2]]
+        if not here and after[name] == old.tobytes():
+            continue
         now = np.frombuffer(after[name], np.uint8)
-        if here:
-            now = now.copy()
+        differs = now != old
         for place, dtype, shape, layout in here:
-            target = _elements(now, place, dtype, shape, layout)
-            target[...] = _elements(old, place, dtype, shape, layout)
-        if not np.array_equal(now, old):
-            changed = np.flatnonzero(now != old)
+            _elements(differs.view(np.uint8), place, dtype, shape, layout)[...] = 0
+        if differs.any():
+            changed = np.flatnonzero(differs)
             first = int(changed[0])
             owner = _owner(name, first, list(inputs))
             return Stray(name, first, int(old[first]), int(now[first]), int(changed.size), owner)

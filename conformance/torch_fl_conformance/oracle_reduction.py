@@ -6,6 +6,7 @@ log2(n) * 2^-53 (2^-64) of sum |x|, far below T / 64. Integer sums wrap mod 2^64
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,13 +19,13 @@ from torch_fl_conformance.oracle_maths import wide_type, widen, wrap
 
 
 def _counted(x: Array, axes: tuple[int, ...], precision: Precision) -> dict[str, Any]:
-    n = int(np.prod([x.shape[axis] for axis in axes]))
+    n = math.prod(x.shape[axis] for axis in axes)
     total = np.sum(np.abs(x), axis=axes, keepdims=True)
     return {"n": n, "h": precision.additions(n), "sum_abs": total, "mean_abs": total / max(n, 1)}
 
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
-    n = int(np.prod([x.shape[axis] for axis in axes]))
+    n = math.prod(x.shape[axis] for axis in axes)
     return np.asarray(np.sum(x, axis=axes, keepdims=True) / x.dtype.type(n))
 
 

@@ -55,22 +55,20 @@ def _bfloat16(values: Array) -> Array:
 def round_to(values: Array, dtype: DType) -> Array:
     """RN of float64 or long double values to a floating `dtype`, as logical values of that type."""
     values = np.asarray(values)
-    shape = values.shape
-    if dtype.name == "f64":
-        with np.errstate(all="ignore"):
-            return values.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if dtype.name == "f64" or (dtype.name != "bf16" and values.dtype == np.float64):
+            return np.asarray(values.astype(dtype.logical, order="C"))
     flat = to_float64_odd(np.atleast_1d(values).ravel())
     with np.errstate(all="ignore"):
         rounded = _bfloat16(flat) if dtype.name == "bf16" else flat.astype(dtype.logical)
-    return rounded.reshape(shape)
+    return rounded.reshape(values.shape)
 
 
 def spacing(values: Array, precision: int, emin: int) -> Array:
     """ulp(r) = 2^(max(floor log2|r|, emin) - precision + 1), in the type of `values` (float64 or wider)."""
     with np.errstate(all="ignore"):
-        magnitude = np.abs(np.where(np.isfinite(values), values, 0))
-        _, exponent = np.frexp(magnitude)  # magnitude = m * 2^exponent with m in [1/2, 1)
-        exponent = np.where(magnitude == 0, emin, exponent - 1)
-        power = np.maximum(exponent, emin) - precision + 1
+        _, exponent = np.frexp(values)  # |r| = m * 2^exponent with m in [1/2, 1)
+        exponent = np.where(np.isfinite(values) & (values != 0), exponent, emin + 1)
+        power = np.maximum(exponent, emin + 1) - precision
         one = np.ones((), values.dtype if values.dtype == np.longdouble else np.float64)
-        return np.asarray(np.ldexp(one, power.astype(np.int32)))
+        return np.asarray(np.ldexp(one, power))

@@ -6,6 +6,7 @@ import mmap
 import os
 
 _ALIGN = 64
+_ZEROS = memoryview(bytes(1 << 20))
 
 
 class SharedMemory:
@@ -19,6 +20,7 @@ class SharedMemory:
         self.size = size
         self.fd = -1
         self._map: mmap.mmap | None = None
+        self._view = memoryview(b"")
         self._used = 0
 
     def renew(self) -> None:
@@ -27,6 +29,7 @@ class SharedMemory:
         self.fd = os.memfd_create("buffer")
         os.ftruncate(self.fd, self.size)
         self._map = mmap.mmap(self.fd, self.size)
+        self._view = memoryview(self._map)
         self._used = 0
 
     @property
@@ -54,13 +57,13 @@ class SharedMemory:
     def room(self, length: int) -> list[int]:
         """A zeroed region of `length` bytes."""
         region = self._take(length)
-        self.view(region)[:] = bytes(length)
+        self.view(region)[:] = _ZEROS[:length] if length <= len(_ZEROS) else bytes(length)
         return region
 
     def view(self, region: list[int]) -> memoryview:
         """The region's bytes, writable, without a copy."""
         offset, length = region
-        return memoryview(self.mapping)[offset : offset + length]
+        return self._view[offset : offset + length]
 
     def close(self) -> None:
         """Give the descriptor back; the mapping goes with its last view."""
@@ -68,6 +71,7 @@ class SharedMemory:
             os.close(self.fd)
         self.fd = -1
         self._map = None
+        self._view = memoryview(b"")
 
     def _take(self, length: int) -> list[int]:
         offset = self._used

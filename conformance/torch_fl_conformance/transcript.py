@@ -14,6 +14,8 @@ MOST_BYTES = 64 << 20
 # Keys under which a command names shared memory that the driver reads; all others it writes.
 _INPUT_KEYS = ("image", "mem", "memory")
 _INPUTS_BY_BLOCK = "images"
+_WITHOUT_INPUTS = ("tensors", "results", "workspace")  # the large parts of a command that name none
+_PLAIN = frozenset((int, float, str, bool, type(None)))
 _OPEN_DEVICES = {"do": "describe"}
 _MAKES = ("host_alloc", "host_adopt", "gate")
 _USES = ("host_write", "host_read", "host_free", "host_protect", "gate_open", "gate_state", "gate_wait")
@@ -86,7 +88,9 @@ def _replaced(value: Any, keep: Callable[[list[int]], Any]) -> Any:
             changed[key] = keep(entry)
         elif key == _INPUTS_BY_BLOCK and type(entry) is dict:
             changed[key] = {block: keep(region) if _is_region(region) else region for block, region in entry.items()}
-        elif type(entry) is dict or type(entry) is list:
+        elif key in _WITHOUT_INPUTS:
+            continue
+        elif type(entry) is dict or (type(entry) is list and not _PLAIN.issuperset(map(type, entry))):
             inner = _replaced(entry, keep)
             if inner is not entry:
                 changed[key] = inner

@@ -6,10 +6,12 @@ never edits elements by hand. Arrays hold logical values (see dtypes.py) that ar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch_fl_spec.vocabulary import REPEATED_REGIMES
 
 from torch_fl_conformance.dtypes import DTYPES, Array, DType, from_bits
@@ -103,15 +105,21 @@ def _indices(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Arra
     return np.asarray(rng.integers(0, max(draw.bound, 1), shape).astype(dtype.logical))
 
 
+def _chosen(options: ArrayLike, shape: tuple[int, ...], rng: Rng) -> Array:
+    """What rng.choice gives, in half its time."""
+    source = np.asarray(options)
+    return np.asarray(source[rng.integers(0, source.size, shape)])
+
+
 def _odd(shape: tuple[int, ...], magnitude: int, rng: Rng) -> Array:
     """Odd integers |v| <= magnitude: no zero, since a zero hides a dropped index."""
     count = (magnitude + 1) // 2
-    return np.asarray((2 * rng.integers(0, count, shape) + 1) * rng.choice([-1, 1], shape))
+    return np.asarray((2 * rng.integers(0, count, shape) + 1) * _chosen([-1, 1], shape, rng))
 
 
 def _cross(values: Array, shape: tuple[int, ...], draw: Draw) -> Array:
     """Input `ordinal` of the cross product of `values` with itself, one factor per input, along row-major order."""
-    index = np.arange(int(np.prod(shape)))
+    index = np.arange(math.prod(shape))
     period = values.size ** (draw.inputs - 1 - draw.ordinal)
     return np.asarray(values[(index // max(period, 1)) % values.size])
 
@@ -119,7 +127,7 @@ def _cross(values: Array, shape: tuple[int, ...], draw: Draw) -> Array:
 def _floats(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:
     regime = draw.regime
     if regime == "exhaustive":
-        words = np.arange(int(np.prod(shape)), dtype=np.uint64).astype(dtype.storage)
+        words = np.arange(math.prod(shape), dtype=np.uint64).astype(dtype.storage)
         return from_bits(words, dtype)
     if regime == "special":
         if draw.elementwise:
@@ -128,7 +136,7 @@ def _floats(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array
     if regime == "exact_integer":
         return round_to(_odd(shape, draw.magnitude, rng).astype(np.float64), dtype)
     if regime == "few":
-        return round_to(rng.choice([0.1, 0.3, -0.7], shape), dtype)
+        return round_to(_chosen([0.1, 0.3, -0.7], shape, rng), dtype)
     if regime == "constant":
         return round_to(np.full(shape, rng.standard_normal() + 0.1), dtype)
     if regime == "wide" and draw.elementwise and draw.domain in ("any", "positive"):
@@ -157,7 +165,7 @@ def _reals(regime: str, dtype: DType, shape: tuple[int, ...], rng: Rng) -> Array
         scale = rng.choice([1e-3, 2.0 ** (dtype.emin + 3)])
         return np.asarray(z * scale + (1.0 if scale == 1e-3 and dtype.precision >= 24 else 0.0))
     if regime == "big_logits":
-        return np.asarray(rng.choice([-1.0, 1.0], shape) * (88 + 4 * np.abs(z)) + z)
+        return np.asarray(_chosen([-1.0, 1.0], shape, rng) * (88 + 4 * np.abs(z)) + z)
     return np.asarray(z)
 
 
@@ -176,7 +184,7 @@ def _sprinkled(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Ar
     hit = rng.uniform(0, 1, shape) < 0.7 / max(draw.terms, 1)
     special = [0.0, np.nan, -0.0, dtype.min_subnormal, -dtype.min_normal]
     special += [np.inf, -np.inf] if draw.infinities else []
-    values = np.where(hit, rng.choice(special, shape), values)
+    values = np.where(hit, _chosen(special, shape, rng), values)
     flat = values.ravel()
     if flat.size >= 3:  # whatever the chance: zero and NaN occur, and all classes where there is room
         spots = rng.permutation(flat.size)[: min(len(special), max(flat.size // 2, 2))]
@@ -187,24 +195,26 @@ def _sprinkled(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Ar
 def _integers(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:
     regime = draw.regime
     if regime == "exhaustive":
-        return np.arange(int(np.prod(shape)), dtype=np.uint64).astype(dtype.storage).view(dtype.logical)
+        return np.arange(math.prod(shape), dtype=np.uint64).astype(dtype.storage).view(dtype.logical)
     if regime == "special" and draw.elementwise:
         return _cross(specials(dtype.name), shape, draw)
     if regime == "exact_integer":
         values = _odd(shape, draw.magnitude, rng)
         return np.asarray((np.abs(values) if dtype.low == 0 else values).astype(dtype.logical))
     if regime == "few":
-        return np.asarray(rng.choice(np.array([0, 1, 3], dtype.logical), shape))
+        return _chosen(np.array([0, 1, 3], dtype.logical), shape, rng)
     if regime == "constant":
         return np.full(shape, rng.integers(1, 100), dtype.logical)
     values = rng.integers(dtype.low, dtype.high, shape, dtype=dtype.logical, endpoint=True)
-    edges = rng.choice(specials(dtype.name), shape)
+    edges = _chosen(specials(dtype.name), shape, rng)
     return np.where(rng.uniform(0, 1, shape) < 0.3, edges, values).astype(dtype.logical)
 
 
 def _into_domain(values: Array, dtype: DType, draw: Draw, rng: Rng) -> Array:
     """Bring values into the slot's domain (vocabulary.DOMAINS)."""
     domain = draw.domain
+    if domain == "any":
+        return values
     with np.errstate(all="ignore"):
         if domain == "positive" and draw.regime not in ("special", "exhaustive"):
             return np.abs(values)
