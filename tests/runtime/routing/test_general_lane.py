@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 def test_everything_else_of_this_folder_in_the_general_lane(lane: str) -> None:
     if lane == "general":
         pytest.skip("this is it")
-    files = [str(HERE / f"test_{name}.py") for name in ("operators", "forms")]
+    files = [str(HERE / f"test_{name}.py") for name in ("operators", "forms", "numbers")]
     output = apart.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", *files, ROUTING_LANE="general")
     assert "failed" not in output
 
