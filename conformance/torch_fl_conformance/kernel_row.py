@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypedDict
 
 import numpy as np
 from torch_fl_spec.registry import Operator, load_registry
@@ -29,6 +29,13 @@ SHRINK_RUNS = 120
 SHRINK_SECONDS = 3.0
 DEALS = 4  # recipes are dealt again, differently, while a required label is missing
 CRASH_RUNS = 12  # a crash costs a new driver process each
+
+
+class Manner(TypedDict):
+    """How a problem is examined."""
+
+    other_data: bool
+    runs: int
 
 
 class KernelRow(Protocol):
@@ -64,11 +71,11 @@ def judge_row(
     rng = np.random.Generator(np.random.PCG64(seed))
 
     def look(recipe: Recipe, device: str, examples: int, skip: int) -> None:
-        other_data = bool(rng.integers(2))
+        manner = _manner(rng, recipe, effort)
 
         def run(problem: Problem) -> None:
             row.case(device=device, **problem.describe())
-            examination = examine(driver, problem, device=device, other_data=other_data)
+            examination = examine(driver, problem, device=device, **manner)
             row.label(*examination.labels)
             met.update(examination.labels)
             if examination.worst is not None:
@@ -79,7 +86,7 @@ def judge_row(
 
         smallest = search(run, drawn, examples, int(rng.integers(2**63)), skip)
         if smallest is not None:
-            report(row, driver, *smallest, device=device, other_data=other_data)
+            report(row, driver, *smallest, device=device, manner=manner)
 
     for deal in range(DEALS):
         if deal and met.issuperset(wanted):
@@ -89,6 +96,12 @@ def judge_row(
             look(recipe, devices[place % len(devices)], effort.pick(2, 3), effort.pick(1, 0))
     for recipe in number_sequence(operator, first, seed):
         look(recipe, devices[0], 1, 0)
+
+
+def _manner(rng: np.random.Generator, recipe: Recipe, effort: Effort) -> Manner:
+    """Half of the recipes have other elements in the second run; quick effort spares half of them that run."""
+    other_data, twice = bool(rng.integers(2)), bool(rng.integers(2)) and recipe.shape != "bulk"
+    return {"other_data": other_data, "runs": 2 if twice or effort.is_full else 1}
 
 
 def search(
@@ -143,12 +156,12 @@ def _smallest(
 
 
 def report(
-    row: KernelRow, driver: CaseDriver, problem: Problem, failure: RuleViolated, *, device: str, other_data: bool
+    row: KernelRow, driver: CaseDriver, problem: Problem, failure: RuleViolated, *, device: str, manner: Manner
 ) -> None:
     """Run the smallest failing problem once more, so that the driver's transcript ends with it, and fail the row."""
     row.case(device=device, **problem.describe())
     try:
-        examine(driver, problem, device=device, other_data=other_data)
+        examine(driver, problem, device=device, **manner)
     except CaseFailed as again:
         failure = again
     else:

@@ -1,7 +1,7 @@
 """Where tensors lie: strides, and blocks of bytes with sentinels around and between their elements.
 
 A block is one allocation. Every byte that is no element is a sentinel: frames of at least 256 bytes on both sides,
-holes between strided elements, whole canary blocks beside. After a run everything but the outputs' elements must be
+holes between strided elements, whole canary blocks beside a tensor that has no frame there. After a run everything but the outputs' elements must be
 as before. Placements: `pool` puts all tensors into one block, as a caching host would; `own` gives each a framed
 block; `start` and `end` put a tensor flush with its block's first or last byte; `page` makes the block exactly the
 tensor, so that the neighbour is another allocation.
@@ -92,8 +92,10 @@ class Blocks:
             sizes["pool"] = cursor + FRAME
         for output, source in alias.items():
             places[output] = places[source]
-        if placement != "pool":
-            sizes = {f"{CANARY}0": FRAME, **sizes, f"{CANARY}1": FRAME}
+        if placement in ("start", "page"):
+            sizes = {f"{CANARY}0": FRAME, **sizes}
+        if placement in ("end", "page"):
+            sizes = {**sizes, f"{CANARY}1": FRAME}
         return cls(sizes, places)
 
 
