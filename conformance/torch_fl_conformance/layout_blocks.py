@@ -1,10 +1,10 @@
 """Where tensors lie: strides, and blocks of bytes with sentinels around and between their elements.
 
 A block is one allocation. Every byte that is no element is a sentinel: frames of at least 256 bytes on both sides,
-holes between strided elements, whole canary blocks beside a tensor that has no frame there. After a run everything but the outputs' elements must be
-as before. Placements: `pool` puts all tensors into one block, as a caching host would; `own` gives each a framed
-block; `start` and `end` put a tensor flush with its block's first or last byte; `page` makes the block exactly the
-tensor, so that the neighbour is another allocation.
+holes between strided elements, whole canary blocks beside a tensor that has no frame there. After a run everything but
+the outputs' elements must be as before. Placements: `pool` puts all tensors into one block, as a caching host would;
+`own` gives each a framed block; `start` and `end` put a tensor flush with its block's first or last byte; `page` makes
+the block exactly the tensor, so that the neighbour is another allocation.
 """
 
 from __future__ import annotations
