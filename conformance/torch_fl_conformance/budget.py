@@ -65,7 +65,7 @@ def _widest(dtype: DType) -> type[np.floating[Any]]:
 
 
 @cache
-def names_in(*formulas: str) -> frozenset[str]:
+def names_used_by(*formulas: str) -> frozenset[str]:
     """Every name that one of the formulas uses."""
     return frozenset(name for formula in formulas for name in parse(formula).co_names)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,8 +29,10 @@ from torch_fl_conformance.kernel_case import (
 from torch_fl_conformance.layout_blocks import Blocks, Layout, fill_blocks, read, stray_write, write
 from torch_fl_conformance.problem import UNSERVED, Problem, Tensor
 
-# what outputs, holes, frames and workspace hold before a run; the next run has the complement
 _POISONS = (0xFF, 0xA5, 0x00, 0x7F, 0x5A, 0x80)
+
+Again = Literal["no", "same", "other"]
+"""A second run of a case: none, one with equal elements, one with other elements at the same addresses."""
 
 
 class CaseFailed(RuleViolated):
@@ -56,6 +58,7 @@ class _Laid:
 
     problem: Problem
     blocks: Blocks
+    poisons: tuple[int, ...]
     data: list[dict[str, Array]]
     images: list[dict[str, Array]]
 
@@ -63,7 +66,16 @@ class _Laid:
         return self.problem.layouts[tensor.name]
 
 
-def _lay_out(problem: Problem, other_data: bool, runs: int = 2) -> _Laid:
+def _poisons(problem: Problem, again: Again) -> tuple[int, ...]:
+    """What outputs, holes, frames and workspace hold before each run: a byte, then its complement.
+
+    A run that stays alone never has 0, with which an output that is added to would not show.
+    """
+    byte = _POISONS[problem.value_seed % len(_POISONS)]
+    return (byte or 0xFF,) if again == "no" else (byte, byte ^ 0xFF)
+
+
+def _lay_out(problem: Problem, again: Again) -> _Laid:
     structure = problem.structure
     tensors = (*structure.inputs, *structure.outs)
     alias = {structure.outs[0].name: problem.alias} if problem.alias else {}
@@ -74,16 +86,16 @@ def _lay_out(problem: Problem, other_data: bool, runs: int = 2) -> _Laid:
         alias,
     )
     first = elements(problem)
-    data = [first, elements(problem, 1) if other_data and runs > 1 else first][:runs]
-    poison = _POISONS[problem.value_seed % len(_POISONS)]
+    data = {"no": [first], "same": [first, first]}.get(again) or [first, elements(problem, 1)]
+    poisons = _poisons(problem, again)
     images = []
-    for values, byte in zip(data, (poison, poison ^ 0xFF), strict=False):
+    for values, byte in zip(data, poisons, strict=True):
         image = fill_blocks(blocks, byte)
         for tensor in structure.inputs:
             core = values[tensor.name][tuple(slice(0, size) for size in tensor.core)]
             write(image, blocks.places[tensor.name], tensor.dtype, tensor.core, problem.layouts[tensor.name], core)
         images.append(image)
-    return _Laid(problem, blocks, data, images)
+    return _Laid(problem, blocks, poisons, data, images)
 
 
 def _kernel_case(laid: _Laid, device: str) -> KernelCase:
@@ -106,23 +118,20 @@ def _kernel_case(laid: _Laid, device: str) -> KernelCase:
     if problem.alias:
         # an exact alias is one tensor that is argument and output at once
         outs[0] = problem.alias
-    byte = _POISONS[problem.value_seed % len(_POISONS)]
     steps = [
         Step({name: block.data for name, block in image.items()}, fill)
-        for image, fill in zip(laid.images, (byte, byte ^ 0xFF), strict=False)
+        for image, fill in zip(laid.images, laid.poisons, strict=True)
     ]
     claim = problem.claim
     return KernelCase(claim.op, claim.revision, claim.variant, places, args, outs, steps, device)
 
 
-def examine(
-    driver: CaseDriver, problem: Problem, *, device: str = "d0", other_data: bool = False, runs: int = 2
-) -> Examination:
-    """Run a problem once or twice and judge it. other_data: the second run has other elements at the same addresses.
+def examine(driver: CaseDriver, problem: Problem, *, device: str = "d0", again: Again = "same") -> Examination:
+    """Run a problem once or twice and judge it.
 
     Raises CaseFailed, and what the driver raises on a crash or a hang.
     """
-    laid = _lay_out(problem, other_data, runs)
+    laid = _lay_out(problem, again)
     result = run_case(driver, _kernel_case(laid, device))
     _check_statuses(problem, result)
     worst: float | None = None
@@ -135,14 +144,14 @@ def examine(
         _check_surroundings(laid, number, step)
         words = _words(laid, step)
         outputs.append(words)
-        if due is None or other_data:
+        if due is None or again == "other":
             due = _due(problem, laid.data[number])
         elif _are_equal(words, outputs[0]):
             continue  # what the first run gave on the same data has been found right
         found, place = _check_outputs(laid, number, words, due)
         if found is not None and (worst is None or found > worst):
             worst, where = found, place
-    if not other_data and len(outputs) == 2 and problem.claim.deterministic:
+    if again == "same" and len(outputs) == 2 and problem.claim.deterministic:
         _check_repeated(problem, outputs)
     return Examination(frozenset(labels.of_case(problem, laid.data[0])), worst, where)
 
@@ -157,7 +166,7 @@ def run_twice(
     driver: CaseDriver, problem: Problem, device: str = "d0"
 ) -> tuple[list[dict[str, Array]], dict[str, Any]]:
     """As run_alone, with the words of each of its two runs on equal inputs."""
-    laid = _lay_out(problem, other_data=False)
+    laid = _lay_out(problem, again="same")
     result = run_case(driver, _kernel_case(laid, device))
     _check_statuses(problem, result)
     words = []
@@ -207,7 +216,7 @@ def _check_statuses(problem: Problem, result: CaseResult) -> None:
         if step.run["status"] != FL_OK:
             raise _fail(problem, f"run of a claimed row: {_status(step.run)}", ("FL-KERNEL-009",))
         if step.sync["status"] != FL_OK:
-            raise _fail(problem, f"stream_sync after run: {_status(step.sync)}", ("FL-KERNEL-009",))
+            raise _fail(problem, f"stream_sync after upload and run: {_status(step.sync)}", ("FL-KERNEL-009",))
         if not step.workspace_intact:
             size = plan["workspace_bytes"]
             raise _fail(problem, f"bytes outside the {size} bytes of workspace changed", ("FL-KERNEL-008",))

@@ -9,7 +9,7 @@ import numpy as np
 from torch_fl_spec.vocabulary import expression_name
 
 from torch_fl_conformance import oracle_contraction, oracle_movement, oracle_pointwise, oracle_reduction, philox
-from torch_fl_conformance.budget import Bound, Precision, bound, names_in
+from torch_fl_conformance.budget import Bound, Precision, bound, names_used_by
 from torch_fl_conformance.compare import Expected
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
 from torch_fl_conformance.oracle_maths import widen
@@ -85,7 +85,7 @@ def _is_exact(name: str, structure: Structure) -> bool:
 
 def _operands(problem: Problem, values: Values) -> dict[str, Any]:
     """Tensors and numbers by the names that formulas use; tensors only where one of the operator's does."""
-    used = names_in(problem.operator.n_ops, *(f for b in problem.operator.budgets for f in (b.when, b.T) if f))
+    used = names_used_by(problem.operator.n_ops, *(f for b in problem.operator.budgets for f in (b.when, b.T) if f))
     named: dict[str, Any] = {
         tensor.name: widen(values[tensor.name], tensor.dtype)
         for tensor in problem.structure.inputs

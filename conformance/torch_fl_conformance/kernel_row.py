@@ -10,14 +10,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypedDict
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from torch_fl_spec.registry import Operator, load_registry
 from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_conformance import labels
-from torch_fl_conformance.case_judge import CaseFailed, examine
+from torch_fl_conformance.case_judge import Again, CaseFailed, examine
 from torch_fl_conformance.draws import Draw, shrink
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.failures import RuleViolated
@@ -29,13 +29,6 @@ SHRINK_RUNS = 120
 SHRINK_SECONDS = 3.0
 DEALS = 4  # recipes are dealt again, differently, while a required label is missing
 CRASH_RUNS = 12  # a crash costs a new driver process each
-
-
-class Manner(TypedDict):
-    """How a problem is examined."""
-
-    other_data: bool
-    runs: int
 
 
 class KernelRow(Protocol):
@@ -69,13 +62,14 @@ def judge_row(
     row.require(*wanted)
     met: set[str] = set()
     rng = np.random.Generator(np.random.PCG64(seed))
+    start = int(rng.integers(4))
 
-    def look(recipe: Recipe, device: str, examples: int, skip: int) -> None:
-        manner = _manner(rng, recipe, effort)
+    def look(recipe: Recipe, device: str, examples: int, skip: int, turn: int) -> None:
+        again = _again(start + turn, recipe, effort)
 
         def run(problem: Problem) -> None:
             row.case(device=device, **problem.describe())
-            examination = examine(driver, problem, device=device, **manner)
+            examination = examine(driver, problem, device=device, again=again)
             row.label(*examination.labels)
             met.update(examination.labels)
             if examination.worst is not None:
@@ -86,22 +80,23 @@ def judge_row(
 
         smallest = search(run, drawn, examples, int(rng.integers(2**63)), skip)
         if smallest is not None:
-            report(row, driver, *smallest, device=device, manner=manner)
+            report(row, driver, *smallest, device=device, again=again)
 
     for deal in range(DEALS):
         if deal and met.issuperset(wanted):
             break
         for place, recipe in enumerate(recipes(operator, first, effort.pick(10, 24), seed + deal)):
             # the first problem of a search is the smallest there is, which shows least: quick effort goes without
-            look(recipe, devices[place % len(devices)], effort.pick(2, 3), effort.pick(1, 0))
-    for recipe in number_sequence(operator, first, seed):
-        look(recipe, devices[0], 1, 0)
+            look(recipe, devices[place % len(devices)], effort.pick(2, 3), effort.pick(1, 0), place // len(devices))
+    for place, recipe in enumerate(number_sequence(operator, first, seed)):
+        look(recipe, devices[0], 1, 0, place)
 
 
-def _manner(rng: np.random.Generator, recipe: Recipe, effort: Effort) -> Manner:
-    """Half of the recipes have other elements in the second run; quick effort spares half of them that run."""
-    other_data, twice = bool(rng.integers(2)), bool(rng.integers(2)) and recipe.shape != "bulk"
-    return {"other_data": other_data, "runs": 2 if twice or effort.is_full else 1}
+def _again(turn: int, recipe: Recipe, effort: Effort) -> Again:
+    """Recipes take turns: equal elements in the second run or others; quick effort spares bulk and half of the rest."""
+    if not effort.is_full and (recipe.shape == "bulk" or turn % 4 >= 2):
+        return "no"
+    return "other" if turn % 2 else "same"
 
 
 def search(
@@ -156,12 +151,12 @@ def _smallest(
 
 
 def report(
-    row: KernelRow, driver: CaseDriver, problem: Problem, failure: RuleViolated, *, device: str, manner: Manner
+    row: KernelRow, driver: CaseDriver, problem: Problem, failure: RuleViolated, *, device: str, again: Again
 ) -> None:
     """Run the smallest failing problem once more, so that the driver's transcript ends with it, and fail the row."""
     row.case(device=device, **problem.describe())
     try:
-        examine(driver, problem, device=device, **manner)
+        examine(driver, problem, device=device, again=again)
     except CaseFailed as again:
         failure = again
     else:

@@ -2,8 +2,8 @@
 
 A slope is the median step between windows of many cycles, after a warm-up, seen again in a second and a third batch
 of windows, so that caches which fill once and pages that come and go are no leaks. Loops run in the driver's C helper.
-What malloc has given out is exact, so that one lost piece per cycle shows; a process grows by pages, and only once
-the holes in its heap are full, but also where a plugin has an allocator of its own.
+What malloc has given out is known to a few bytes, so that one lost piece per cycle shows; a process grows by pages,
+and only once the holes in its heap are full, but also where a plugin has an allocator of its own.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from torch_fl_conformance.case_judge import CaseFailed, examine
+from torch_fl_conformance.case_judge import Again, CaseFailed, examine
 from torch_fl_conformance.kernel_case import CaseDriver
 from torch_fl_conformance.kernel_samples import ClaimedKernel
 from torch_fl_conformance.layout_blocks import Layout, contiguous_strides
@@ -27,19 +27,19 @@ def judge_case(
     easier: Problem | None,
     labels: tuple[str, ...] = (),
     hard: CaseDriver | None = None,
-    other_data: bool = False,
+    again: Again = "same",
     **facts: Any,
 ) -> bool:
     """Run a problem as one case of the row and fail the row if it fails and its easier twin does not.
 
     easier: None where any failure counts. hard: the driver for the hard case where not the problem but how it is run
-    makes it hard; `driver` then runs the easier twin. other_data: the second of a case's two runs has other elements at
-    the same addresses. labels: met if all is right. A failure that the examination itself puts down to the row's rule
-    counts at once. Returns whether all was right.
+    makes it hard; `driver` then runs the easier twin. again: the case's second run. labels: met if
+    all is right. A failure that the examination itself puts down to the row's rule counts at once. Returns whether all
+    was right.
     """
     row.case(device=kernel.device, **problem.describe(), **facts)
     try:
-        seen = examine(hard or driver, problem, device=kernel.device, other_data=other_data)
+        seen = examine(hard or driver, problem, device=kernel.device, again=again)
     except CaseFailed as failure:
         if easier is None or failure.violates[0] == row.id or passes(driver, kernel, easier):
             known = problem.describe()

@@ -62,6 +62,7 @@ class SharedMemory:
 
     def view(self, region: list[int]) -> memoryview:
         """The region's bytes, writable, without a copy."""
+        assert self._map is not None
         offset, length = region
         return self._view[offset : offset + length]
 

@@ -1,9 +1,9 @@
 """Builds the arguments of one plugin call from JSON and checks afterwards what the plugin left of them.
 
-A `Frame` lives for one call: every struct, list, string and out parameter is a `Loan` of its own, so that
-structs lie scattered in memory. In GREASE mode argument structs are larger than this header knows, with
-a poisoned tail, and carry unknown optional extension nodes; a plugin that follows FL-LAYOUT-005 to 007
-does not notice. SPEC.md's annex and `session.py` give the vocabulary of ARG.
+A `Frame` lives for one call: every struct, list, string and out parameter is a `Loan` of its own between sentinels,
+so that none can be taken for the next element of an array. In GREASE mode argument structs are larger than this header
+knows, with a poisoned tail, and carry unknown optional extension nodes; a plugin that follows FL-LAYOUT-005 to 007 does
+not notice. SPEC.md's annex and `session.py` give the vocabulary of ARG.
 """
 
 from __future__ import annotations
@@ -273,8 +273,11 @@ class Frame:
     # -- looking at what came back ------------------------------------------------------------------
 
     def intact(self) -> bool:
-        """No byte has changed that the call had no right to change (the error struct tells of itself)."""
-        return all(loan.intact() for loan in self.loans)
+        """No byte has changed that the call, or one before it, had no right to change.
+
+        The error struct tells of itself.
+        """
+        return not self._lender.found_late_writes and all(loan.intact() for loan in self.loans)
 
     def results(self, status: int) -> list[Any]:
         """Out values in order. After a failure, pointers stay numbers: a string may not be there."""
@@ -324,7 +327,7 @@ class Frame:
         }
 
     def release(self) -> None:
-        """Poison and free all of it: from here on a kept pointer reads nonsense or faults."""
+        """Poison and give back all of it: from here on a kept pointer reads nonsense or faults."""
         self._lender.release()
 
 

@@ -60,7 +60,7 @@ class Live:
 def invoke(
     session: Session, frame: Frame, name: str, function: Any, args: list[Any], error: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Make the call and report on it; afterwards all memory of the frame is poisoned and gone.
+    """Make the call and report on it; afterwards all memory of the frame is poisoned.
 
     error: the ERR of the call, None for NULL. Returns the result that `call` describes.
     """

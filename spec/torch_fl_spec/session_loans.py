@@ -21,7 +21,7 @@ POISON = 0xA5  # freed or never-written bytes
 SENTINEL = 0x5C  # bytes around a loan
 _MARGIN = 64
 _SLAB = 1 << 14  # bytes; holds the loans of nearly every call
-_RESTING = 64  # slabs that wait, poisoned, before the first is lent again
+_SLABS = 128  # of all threads; the one that has rested longest, poisoned, is lent again
 _POISONED = memoryview(bytes((POISON,)) * _SLAB)
 
 
@@ -59,27 +59,31 @@ class _GuardedRegion(_Region):
 
 
 class _Slab(_Region):
-    __slots__ = ()
+    __slots__ = ("poisoned",)
 
     def __init__(self) -> None:
         super().__init__(ffi.new("int64_t[]", _SLAB // 8), _SLAB)
+        self.poisoned = 0  # bytes that were lent last
 
     def release(self) -> None:
         self.view[: self.used] = _POISONED[: self.used]
-        self.used = 0
+        self.poisoned, self.used = self.used, 0
         _resting.append(self)
 
+    def was_written_to(self) -> bool:
+        """Whether somebody has kept a pointer into it and written through it while it rested."""
+        return bool(self.view[: self.poisoned] != _POISONED[: self.poisoned])
 
-_resting: deque[_Slab] = deque()  # of all threads; its operations are atomic
+
+# All made at once, so that a process does not grow call by call. A deque's operations are atomic.
+_resting = deque(_Slab() for _ in range(_SLABS))
 
 
 def _slab() -> _Slab:
-    if len(_resting) >= _RESTING:
-        try:
-            return _resting.popleft()
-        except IndexError:  # other threads have taken the rest
-            pass
-    return _Slab()
+    try:
+        return _resting.popleft()
+    except IndexError:  # other threads hold them all
+        return _Slab()
 
 
 class Loan:
@@ -126,11 +130,13 @@ class Loan:
 class Lender:
     """The loans of one call. Used by one thread at a time."""
 
-    __slots__ = ("_regions", "_slab")
+    __slots__ = ("_regions", "_slab", "found_late_writes")
 
     def __init__(self) -> None:
         self._regions: list[_Region] = []
         self._slab: _Slab | None = None
+        #: Memory that this call is lent was written to after an earlier call that had it.
+        self.found_late_writes = False
 
     def lend(self, size: int, fill: int = 0, guard: bool = False) -> Loan:
         """`size` bytes of `fill`; guard: the last one lies before an unreadable page."""
@@ -142,6 +148,7 @@ class Lender:
             return Loan(self._add(_Region(ffi.new("int64_t[]", whole // 8), whole)), whole, _MARGIN, size, fill)
         if self._slab is None or self._slab.used + whole > _SLAB:
             self._slab = _slab()
+            self.found_late_writes = self.found_late_writes or self._slab.was_written_to()
             self._add(self._slab)
         return Loan(self._slab, whole, _MARGIN, size, fill)
 

@@ -83,6 +83,20 @@ def test_a_loan_is_poisoned_when_it_ends() -> None:
         lender.release()
 
 
+def test_a_write_through_a_kept_pointer_shows_when_the_memory_is_lent_again() -> None:
+    lender = Lender()
+    kept = lender.lend(24).pointer
+    lender.release()
+    kept[3] = b"x"
+    found = []
+    for _ in range(1000):  # its turn comes
+        lender = Lender()
+        lender.lend(24)
+        found.append(lender.found_late_writes)
+        lender.release()
+    assert found.count(True) == 1
+
+
 def test_a_guarded_loan_ends_at_a_page_that_faults() -> None:
     program = (
         "from torch_fl_spec.session_loans import Lender; l = Lender().lend(24, guard=True); "

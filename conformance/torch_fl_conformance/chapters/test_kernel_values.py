@@ -60,7 +60,7 @@ def _separates(row: Row, abi: Abi, kernel: ClaimedKernel, dtypes: tuple[str, ...
     regimes = [name for name in SEPARATING if name in kernel.operator.regimes_for(dtypes)][:2]
     for regime in regimes:
         problem = drawn(kernel, dtypes, rng, regime=regime, shape=_longest(kernel, dtypes, regime))
-        judge_case(row, abi.driver, kernel, problem, easier=None, labels=("separating data",), other_data=True)
+        judge_case(row, abi.driver, kernel, problem, easier=None, labels=("separating data",), again="other")
 
 
 def _longest(kernel: ClaimedKernel, dtypes: tuple[str, ...], regime: str) -> str:

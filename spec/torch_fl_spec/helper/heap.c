@@ -1,4 +1,4 @@
-/* How much malloc has given out: a leak shows in this number long before the process has to grow [FL-THREAD-005]. */
+/* How much malloc has given out, or keeps for a thread: a leak shows in this number long before the process has to grow [FL-THREAD-005]. */
 #define _GNU_SOURCE
 #include "torch_fl_helper.h"
 

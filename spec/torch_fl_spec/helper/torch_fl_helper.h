@@ -109,7 +109,8 @@ typedef struct flh_state {
   uint64_t limits;
 } flh_state;
 void flh_process_state(flh_state* out);
-/* Bytes that malloc has given out in this process and not got back, in all its arenas; 0 where malloc cannot tell. */
+/* Bytes that malloc has given out in this process and not got back, in all its arenas, and those that threads keep for
+ * their next calls; 0 where malloc cannot tell. */
 uint64_t flh_heap_bytes(void);
 /* Calls shutdown from an exit handler; 0 when registered. */
 int32_t flh_shutdown_at_exit(const fl_plugin* plugin);
