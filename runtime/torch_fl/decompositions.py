@@ -5,6 +5,7 @@ Torch's table of decompositions serves, and torch_fl.own_decompositions for what
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -63,26 +64,29 @@ def _leaving_errors(decomposition: Decomposition) -> Decomposition:
     return run
 
 
-_cached: dict[Any, Decomposition] = {}
-
-
+@functools.cache
 def _table() -> dict[Any, Decomposition]:
-    if not _cached:
-        from torch._decomp import core_aten_decompositions, decomposition_table
+    # Nobody sees it before it is whole: an import within lets other threads run, and can be interrupted.
+    from torch._decomp import core_aten_decompositions, decomposition_table
 
-        from torch_fl.own_decompositions import OWN
+    from torch_fl.own_decompositions import OWN
 
-        _cached.update(decomposition_table)
-        _cached.update(core_aten_decompositions())
-        _cached.update(OWN)
-        aten = torch.ops.aten
-        # Rounds coordinates to the dtype of the image, which in half precision is off by pixels.
-        del _cached[aten.grid_sampler_2d.default], _cached[aten.grid_sampler_2d.out]
+    aten = torch.ops.aten
+    left_out = (
+        # Round coordinates to the dtype of the image, which in half precision is off by pixels.
+        aten.grid_sampler_2d.default,
+        aten.grid_sampler_2d.out,
         # Come back to the operator itself or to its functional form, and add nothing to it but a step.
-        for op in (aten.uniform.default, aten.uniform.out, aten.uniform_.default, aten.normal_.default):
-            _cached.pop(op, None)
-        _cached.pop(aten.scatter_add_.default, None)
-    return _cached
+        aten.uniform.default,
+        aten.uniform.out,
+        aten.uniform_.default,
+        aten.normal_.default,
+        aten.scatter_add_.default,
+    )
+    table = {**decomposition_table, **dict(core_aten_decompositions()), **OWN}
+    for op in left_out:
+        table.pop(op, None)
+    return table
 
 
 def _functional(op: Any) -> Any:

@@ -13,6 +13,8 @@ from torch_fl import _bridge as bridge
 from torch_fl import counters, routing
 from torch_fl.fallback import FallbackWarning
 
+from .processes import prints
+
 pytestmark = pytest.mark.usefixtures("devices")
 
 
@@ -125,6 +127,14 @@ def test_equal_leaves_both_tensors_on_the_device() -> None:
         assert torch.equal(x.to("fl:0"), other.to("fl:0")) is torch.equal(x, other)
     assert torch.equal(x[:0].to("fl:0"), x[:0].to("fl:0"))
     assert (steps("cpu"), steps("generic")["aten::equal"]) == ({}, 7)
+
+
+def test_equal_of_two_devices_raises_as_torch_does() -> None:
+    number = torch.ones((), device="fl:0")
+    for other in (torch.ones(()), torch.ones(2), torch.ones((), device="fl:1"), torch.ones(2, device="fl:1")):
+        for a, b in ((number, other), (other, number)):
+            with pytest.raises(RuntimeError, match=f"on different devices. Got: {a.device} and {b.device}"):
+                torch.equal(a, b)
 
 
 INDICES: tuple[Callable[[torch.device], tuple[Any, ...]], ...] = (
@@ -282,3 +292,22 @@ def test_users_modes_do_not_see_decompositions() -> None:
     with Spy():
         torch.triu(x)
     assert seen == [torch.triu]
+
+
+def test_an_interrupted_look_up_leaves_nothing_half_known() -> None:
+    code = """
+        import torch._decomp
+        import torch_fl.decompositions as decompositions
+
+        def interrupted():
+            raise KeyboardInterrupt
+
+        whole = torch._decomp.core_aten_decompositions
+        for torch._decomp.core_aten_decompositions in (interrupted, whole):
+            try:
+                names = ("aten::equal", "aten::triu", "aten::grid_sampler_2d", "aten::uniform_")
+                print([decompositions.find(name, "") is not None for name in names])
+            except KeyboardInterrupt:
+                print("interrupted")
+    """
+    assert prints(code) == ["interrupted", "[True, True, False, False]"]

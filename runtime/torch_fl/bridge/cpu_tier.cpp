@@ -33,6 +33,11 @@ bool takes_host_tensors(std::string_view name) {
 }
 
 void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments, Device& target) {
+  if (schema.name() == "aten::equal") {  // takes no number for a tensor, and has words of its own
+    const c10::Device self = arguments[0].toTensor().device();
+    const c10::Device other = arguments[1].toTensor().device();
+    TORCH_CHECK(self == other, "Cannot compare two tensors on different devices. Got: ", self, " and ", other);
+  }
   const bool lenient = takes_host_tensors(schema.name());
   for (const auto i : c10::irange(arguments.size())) {
     for_tensors_in(arguments[i], [&](const at::Tensor& tensor) {
