@@ -216,7 +216,7 @@ def _check_statuses(problem: Problem, result: CaseResult) -> None:
         if step.run["status"] != FL_OK:
             raise _fail(problem, f"run of a claimed row: {_status(step.run)}", ("FL-KERNEL-009",))
         if step.sync["status"] != FL_OK:
-            raise _fail(problem, f"stream_sync after upload and run: {_status(step.sync)}", ("FL-KERNEL-009",))
+            raise _fail(problem, f"stream_sync after run: {_status(step.sync)}", ("FL-KERNEL-009",))
         if not step.workspace_intact:
             size = plan["workspace_bytes"]
             raise _fail(problem, f"bytes outside the {size} bytes of workspace changed", ("FL-KERNEL-008",))

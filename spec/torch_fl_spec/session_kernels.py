@@ -150,8 +150,7 @@ def _kernel_case(session: Session, command: Mapping[str, Any]) -> dict[str, Any]
     staging blocks.
 
     -> {"plan": {"status", "err", "workspace_bytes", "workspace_align", "rng_increment", "token"},
-    "upload", "run", "sync", "download": {"status", "err"} or null where not reached
-    (without a gate, "upload" is the copies' submission; what fails later shows in "sync"),
+    "upload", "run", "sync", "download": {"status", "err"} or null where not reached,
     "sha256": {block: hex} of what came back, "workspace_intact", "intact": no argument was written to,
     "returned_while_closed" (gate only)};
     "alloc", "stream", "gate", "free", "workspace" only where that step ran or failed; "again": the same
