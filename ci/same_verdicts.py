@@ -1,4 +1,4 @@
-"""Certify a vendor with many seeds and compare: `python ci/same_verdicts.py reference --seeds 20 [OPTION OF CERTIFY...]`.
+"""Certify a vendor with many seeds and compare: `python ci/same_verdicts.py reference --seeds 20 [CERTIFY OPTION...]`.
 
 A verdict must not depend on the seed. One line for each seed; exit 1, with the rows that differ, when the verdicts are
 not the same with all seeds or when a run does not certify.
