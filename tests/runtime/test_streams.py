@@ -225,6 +225,8 @@ WAITS: dict[str, Callable[[torch.Stream, torch.Event, torch.Tensor], Any]] = {
 def test_waits_let_other_threads_run(wait: Callable[[torch.Stream, torch.Event, torch.Tensor], None]) -> None:
     stream, event, x = fl.Stream(0), fl.Event(), torch.ones(8, device="fl:0")
     fl.synchronize(0)
+    with fl.stream(stream):
+        wait(stream, event, x)  # imports what it needs while the stream is open
     turns = 0
     with Gate(stream) as gate, fl.stream(stream):
         x.add_(1)
@@ -299,6 +301,9 @@ def test_ctrl_c_ends_every_wait() -> None:
         warnings.simplefilter("ignore")
         x, stream = torch.ones(8, device="fl:0"), torch.fl.Stream(0)
         torch.fl.synchronize(0)
+        with torch.fl.stream(stream):
+            for wait in WAITS.values():
+                wait(stream, stream.record_event(), x)  # imports what it needs while the stream is open
         with Gate(stream) as gate, torch.fl.stream(stream):
             x.add_(1)
             event = stream.record_event()
