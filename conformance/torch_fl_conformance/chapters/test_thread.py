@@ -141,7 +141,7 @@ def _sync_from_a_stranger(row: Row, abi: Abi, device: str, other: str) -> None:
 @rule("FL-THREAD-002", exclusive=True)
 def test_concurrent_calls_are_safe(row: Row, abi: Abi, seed: int, effort: Effort) -> None:
     """Eight threads submit to one stream, allocate on one device, create and destroy: nothing lost, nothing twice."""
-    for trial in range(effort.pick(4, 20)):
+    for trial in range(effort.pick(8, 20)):
         # On an INLINE device every submit takes its turn, which costs more.
         _concurrent_submits(row, abi, trial, effort.pick(3000, 6000) if gates_work(abi) else effort.pick(800, 4000))
     for threads, count in ((8, effort.pick(4000, 100_000)), (1, effort.pick(4000, 100_000))):
