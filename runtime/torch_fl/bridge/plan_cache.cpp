@@ -27,10 +27,10 @@ struct PlanCache {
   KeptPlan* place;
 };
 
-// A pointer alone is fast to come by in a library that is loaded late.
-__attribute__((tls_model("initial-exec"))) thread_local PlanCache* plans = nullptr;
+thread_local PlanCache* plans = nullptr;  // a pointer has no initialiser that each access would ask for
 
-// Takes the thread's plans along when it ends; a call that comes later still makes new ones.
+// Takes the thread's plans along when it ends. A call that comes later, from another destructor, still makes new ones:
+// these stay, as the owner has gone.
 struct Owner {
   ~Owner() {
     delete plans;
@@ -45,7 +45,7 @@ PlanCache& make_plans() {
   return *plans;
 }
 
-// Hands the words of a call's metadata to `sink`: add(word) and add(words, count), which say whether to go on.
+// Hands the words of a call's metadata to `sink`: its add(word) says whether to go on.
 template <class Sink>
 class Metadata {
  public:
@@ -62,8 +62,8 @@ class Metadata {
  private:
   bool add(const fl_tensor* tensor) {
     if (tensor == nullptr) return sink_.add(~uint64_t(0));
-    return sink_.add(uint64_t(tensor->dtype) << 32 | tensor->ndim) && sink_.add(tensor->sizes, tensor->ndim) &&
-           sink_.add(tensor->strides, tensor->ndim);
+    return sink_.add(uint64_t(tensor->dtype) << 32 | tensor->ndim) && add(tensor->sizes, tensor->ndim) &&
+           add(tensor->strides, tensor->ndim);
   }
   bool add(const fl_arg& arg) {
     if (!sink_.add(uint64_t(arg.tag) << 32 | arg.count)) return false;
@@ -78,7 +78,7 @@ class Metadata {
           if (!add(arg.value.tensors[i])) return false;
         return true;
       case FL_TAG_INT_LIST:
-        return sink_.add(arg.value.ints, arg.count);
+        return add(arg.value.ints, arg.count);
       case FL_TAG_STRING:
         for (uint32_t i = 0; i < arg.count; i += 8) {
           uint64_t word = 0;
@@ -96,6 +96,11 @@ class Metadata {
         return false;  // nothing that this host sends
     }
   }
+  bool add(const int64_t* words, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i)
+      if (!sink_.add(uint64_t(words[i]))) return false;
+    return true;
+  }
 
   Sink& sink_;
 };
@@ -105,11 +110,6 @@ struct Comparison {
   const uint64_t* end;
 
   bool add(uint64_t word) { return next != end && *next++ == word; }
-  bool add(const int64_t* words, uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i)
-      if (!add(uint64_t(words[i]))) return false;
-    return true;
-  }
 };
 
 struct Record {
@@ -121,16 +121,11 @@ struct Record {
     *next++ = word;
     return true;
   }
-  bool add(const int64_t* words, uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i)
-      if (!add(uint64_t(words[i]))) return false;
-    return true;
-  }
 };
 
 }  // namespace
 
-const fl_plan* find_plan(const fl_kernel& kernel, fl_device device, const fl_call& call) noexcept {
+const fl_plan* find_plan(const fl_kernel& kernel, fl_device device, const fl_call& call) {
   PlanCache& known = __builtin_expect(plans != nullptr, 1) ? *plans : make_plans();
   const uint64_t mixed = reinterpret_cast<uintptr_t>(&kernel) / sizeof(fl_kernel) + uint64_t(call.outs[0]->numel);
   KeptPlan& place = known.places[(mixed ^ mixed >> 6) % kKept];
