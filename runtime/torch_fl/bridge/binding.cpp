@@ -52,6 +52,12 @@ std::vector<c10::OperatorHandle> overloads_of(const std::string& name) {
   return out;
 }
 
+bool names_dims(const Operator& op) {
+  return std::any_of(op.slots.begin(), op.slots.end(), [](const Slot& slot) {
+    return slot.rule == SlotRule::kDim || slot.rule == SlotRule::kDims;
+  });
+}
+
 bool bind_slots(const Operator& op, const c10::FunctionSchema& schema, Binding& out, std::string& why_not) {
   std::vector<bool> used(schema.arguments().size(), false);
   for (const Slot& slot : op.slots) {
@@ -95,7 +101,7 @@ std::vector<std::pair<c10::OperatorHandle, Binding>> bindings_of(const Operator&
     why_not = "this torch's schema is no function to as many tensors as it has outputs";
     return {};
   }
-  Binding binding{&op, *functional, SchemaForm::kFunctional, schema.arguments().size(), {}, {}};
+  Binding binding{&op, *functional, SchemaForm::kFunctional, schema.arguments().size(), {}, {}, names_dims(op)};
   if (!bind_slots(op, schema, binding, why_not)) return {};
 
   std::vector<std::pair<c10::OperatorHandle, Binding>> out{{*functional, binding}};

@@ -18,6 +18,7 @@ struct Binding {
   size_t n_arguments;              // of the functional schema: the first ones of every form
   std::vector<int> arguments;      // by slot: index of the argument, -1: absent
   std::vector<size_t> at_default;  // arguments without a slot that must be at their default
+  bool has_dims;                   // slots name dimensions: a tensor without any then counts as one of one dimension
 };
 
 // The functional schema of the entry and its in-place and out= forms, as far as this torch has them. Empty, with the

@@ -107,4 +107,16 @@ class Call {
   c10::SmallVector<const fl_tensor*, 4> listed_pointers_;
 };
 
+// The next output; given: it is one of the user's.
+inline void give_output(Call& call, const at::TensorBase& out, bool given, c10::IntArrayRef sizes,
+                        c10::IntArrayRef strides) {
+  if (given)
+    call.given_output(out, sizes, strides);
+  else
+    call.output(out, sizes, strides);
+}
+inline void give_output(Call& call, const at::TensorBase& out, bool given) {
+  give_output(call, out, given, out.sizes(), out.strides());
+}
+
 }  // namespace torch_fl

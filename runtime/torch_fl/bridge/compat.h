@@ -16,11 +16,14 @@
 #define FL_OVERRIDE_SINCE_2_12
 #endif
 
-// Shape functions took dimension names before 2.13: what a set_output override declares and passes on.
+// Tensors had dimension names before 2.13, and shape functions took them: what a set_output override declares and passes
+// on, and whether a tensor has any, on whose agreement shape functions decide.
 #if FL_TORCH_AT_LEAST(2, 13)
 #define FL_DIMNAMES_PARAMETER
 #define FL_DIMNAMES
+#define FL_HAS_DIMNAMES(tensor) false
 #else
+#define FL_HAS_DIMNAMES(tensor) (tensor).has_names()
 #define FL_DIMNAMES_PARAMETER , at::DimnameList names
 #define FL_DIMNAMES , names
 #endif

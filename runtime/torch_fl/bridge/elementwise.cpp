@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "canonical.h"
+#include "compat.h"
 #include "convert.h"
 #include "copy.h"
 #include "factories.h"
@@ -32,6 +33,7 @@ struct Flat {
   bool has_number = false;
 
   bool take(const Slot& slot, const at::Tensor& tensor) {
+    if (FL_HAS_DIMNAMES(tensor)) return false;
     if (is_number_tensor(tensor)) {
       has_number = true;
       return slot.scalar;

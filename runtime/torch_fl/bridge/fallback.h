@@ -18,6 +18,7 @@ namespace torch_fl {
 // no native kernel serves this call, without full stop. Counts the step per operator and tier, warns of it once, and
 // raises NotImplementedError where every tier that could serve is switched off or cannot.
 void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* reason);
+inline constexpr const char* kNoKernel = "the device has no kernel for it";  // the usual reason
 
 enum class Tier { kGeneric, kCpu };
 

@@ -4,6 +4,7 @@
 // the device. Where no kernel of the device takes it, it steps down a tier.
 #pragma once
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -44,8 +45,6 @@ c10::IValue boxed(const T& value) {
   else
     return c10::IValue(value);
 }
-
-inline constexpr const char* kNoKernel = "the device has no kernel for it";
 
 // Computes Op one tier further down; the results are left on the returned stack.
 template <class Op, class... Args>
@@ -152,39 +151,26 @@ inline Device& common_device(const char* op, std::initializer_list<const at::Ten
   return device_of(first);
 }
 
-inline void give_output(Call& call, const at::Tensor& out, bool given, c10::IntArrayRef sizes,
-                        c10::IntArrayRef strides) {
-  if (given)
-    call.given_output(out, sizes, strides);
-  else
-    call.output(out, sizes, strides);
-}
-inline void give_output(Call& call, const at::Tensor& out, bool given) {
-  give_output(call, out, given, out.sizes(), out.strides());
-}
-
 // Run: a struct with `static bool run(const Operator&, const at::Tensor& out, bool given, args...)`, which builds the
 // call and submits it; false: no kernel takes it. It may have a shortcut for plain calls, which the shape function is not
-// asked about, `static bool shortcut(const Operator&, at::Tensor& out, args...)`; false: nothing has happened.
+// asked about, `static bool shortcut(const Operator&, at::Tensor& out, args...)`; false: the call is not plain, or no
+// kernel takes it as it is. It copies nothing, which the full path does where that helps.
 template <class Op, class Meta, class Run, class Schema = typename Op::schema>
 struct Structured;
 
-template <class Run, class... Args>
-auto take_shortcut(int, const Operator& op, at::Tensor& out, const Args&... args)
-    -> decltype(Run::shortcut(op, out, args...)) {
-  return Run::shortcut(op, out, args...);
-}
-template <class Run, class... Args>
-bool take_shortcut(long, const Operator&, at::Tensor&, const Args&...) {  // where it has none
-  return false;
-}
+template <class Run, class = void>
+inline constexpr bool has_shortcut = false;
+template <class Run>
+inline constexpr bool has_shortcut<Run, std::void_t<decltype(&Run::shortcut)>> = true;
 
 template <class Op, class Meta, class Run, class First, class... Rest>
 struct Structured<Op, Meta, Run, at::Tensor(First, Rest...)> {
   static at::Tensor functional(First first, Rest... rest) {
     if (const Operator* op = entry_of<Op>()) {
-      at::Tensor out;
-      if (take_shortcut<Run>(0, *op, out, first, rest...)) return out;
+      if constexpr (has_shortcut<Run>) {
+        at::Tensor out;  // gone before the full path makes its own
+        if (Run::shortcut(*op, out, first, rest...)) return out;
+      }
       Shaped<Meta> shape;
       shape.meta(for_meta(first), for_meta(rest)...);
       if (Run::run(*op, shape.output(), /*given=*/false, first, rest...)) return shape.output();

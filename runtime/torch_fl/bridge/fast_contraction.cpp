@@ -16,6 +16,7 @@ namespace meta = at::meta;
 
 struct Product {
   static bool shortcut(const Operator& op, at::Tensor& out, const at::Tensor& self, const at::Tensor& mat2) {
+    if (FL_HAS_DIMNAMES(self) || FL_HAS_DIMNAMES(mat2)) return false;
     if (self.dim() != 2 || mat2.dim() != 2 || self.size(1) != mat2.size(0)) return false;
     if (self.scalar_type() != mat2.scalar_type() || self.device() != mat2.device()) return false;
     Device& device = device_of(self.device());
@@ -24,7 +25,7 @@ struct Product {
     call.tensor(0, self);
     call.tensor(1, mat2);
     call.output(out);
-    return call.submit();
+    return call.submit_as_is();
   }
 
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self,

@@ -29,6 +29,7 @@ struct Cat {
     c10::SmallVector<const at::TensorBase*, 8> list;
     c10::SmallVector<int64_t, 6> sizes;
     for (const at::Tensor& tensor : tensors) {
+      if (FL_HAS_DIMNAMES(tensor)) return false;
       const at::TensorBase& first = list.empty() ? tensor : *list[0];
       const int64_t ndim = tensor.dim();
       if (ndim == 0 || ndim != first.dim() || dim >= ndim || dim < -ndim || !tensor.is_contiguous()) return false;
@@ -51,7 +52,7 @@ struct Cat {
     call.tensors(0, list);
     call.integer(1, dim < 0 ? dim + int64_t(sizes.size()) : dim);
     call.output(out);
-    return call.submit();
+    return call.submit_as_is();
   }
 
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::ITensorListRef& tensors,
@@ -111,13 +112,9 @@ at::Tensor constant_pad_nd(const at::Tensor& self, c10::IntArrayRef pad, const a
   for (size_t i = 0; i < pad.size(); i += 2) {
     const int64_t dim = ndim - 1 - int64_t(i / 2);
     sizes[size_t(dim)] += pad[i] + pad[i + 1];
-    TORCH_CHECK(sizes[size_t(dim)] >= 0, "The input size ", self.size(dim), ", plus negative padding ", pad[i], " and ",
-                pad[i + 1], " resulted in a negative output size, which is invalid. Check dimension ", dim,
-                " of your input.");
     const int64_t cut = std::max<int64_t>(-pad[i], 0);
     const int64_t kept = self.size(dim) - cut - std::max<int64_t>(-pad[i + 1], 0);
-    if (kept < 0) return stepped_down<ops::constant_pad_nd>(self, pad, value).back().toTensor();
-    if (kept != self.size(dim)) inner = inner.narrow(dim, cut, kept);
+    if (kept != self.size(dim)) inner = inner.narrow(dim, cut, kept);  // raises where more is cut off than there is
     full[i] = std::max<int64_t>(pad[i], 0);
     full[i + 1] = std::max<int64_t>(pad[i + 1], 0);
   }

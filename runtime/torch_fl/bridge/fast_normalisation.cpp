@@ -26,7 +26,7 @@ struct Softmax {
     call.integer(1, dim < 0 ? dim + ndim : dim);
     call.boolean(2, false);
     call.output(out);
-    return call.submit();
+    return call.submit_as_is();
   }
 
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self, int64_t dim,

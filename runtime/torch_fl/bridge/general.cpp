@@ -22,8 +22,6 @@ namespace torch_fl {
 
 namespace {
 
-constexpr const char* kNoKernel = "the device has no kernel for it";
-
 c10::ScalarType result_type(const std::vector<at::Tensor>& tensors) {
   at::native::ResultTypeState state;
   for (const at::Tensor& tensor : tensors) state = at::native::update_result_type_state(tensor, state);
@@ -155,30 +153,16 @@ class GeneralCall {
     for (const at::Tensor& out : outputs_) {
       if (op_.op_class == "reduction" && !dims_.empty()) {
         const KeptDims& view = kept_.emplace_back(out, ndim_, dims_.back());
-        give_output(call, out, view.sizes(), view.strides());
-      } else if (has_dims()) {
+        give_output(call, out, given(), view.sizes(), view.strides());
+      } else if (binding_.has_dims) {
         const Extent view(out);
-        give_output(call, out, view.sizes, view.strides);
+        give_output(call, out, given(), view.sizes, view.strides);
       } else {
-        give_output(call, out, out.sizes(), out.strides());
+        give_output(call, out, given());
       }
     }
     for (int variable = 0; variable < op_.n_types; ++variable) call.bind(variable, dtype_of(row_, variable));
     return call.submit();
-  }
-
-  void give_output(Call& call, const at::Tensor& out, c10::IntArrayRef sizes, c10::IntArrayRef strides) const {
-    if (given())
-      call.given_output(out, sizes, strides);
-    else
-      call.output(out, sizes, strides);
-  }
-
-  // Whether dimensions are named: a tensor without any then counts as one of one dimension.
-  bool has_dims() const {
-    for (const Slot& slot : op_.slots)
-      if (slot.rule == SlotRule::kDim || slot.rule == SlotRule::kDims) return true;
-    return false;
   }
 
   bool give(Call& call, int index) {
@@ -248,11 +232,12 @@ class GeneralCall {
       call.none(index);
       return slot.optional;
     }
-    const Extent view(tensors[0]);
-    if (has_dims())
-      call.tensor(index, tensors[0], view.sizes, view.strides);
-    else
+    if (!binding_.has_dims) {
       call.tensor(index, tensors[0]);
+      return true;
+    }
+    const Extent view(tensors[0]);
+    call.tensor(index, tensors[0], view.sizes, view.strides);
     return true;
   }
 
