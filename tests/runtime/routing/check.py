@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch_fl import routing
 
@@ -70,3 +72,10 @@ def outcome(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> A
         return function(*arguments, **keywords)
     except Exception as error:
         return type(error)
+
+
+def refusal(function: Callable[..., Any], *arguments: Any) -> tuple[type[BaseException], str]:
+    """The class of what must be raised, and what it says. A CPU tensor's class counts as the name of its dtype."""
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - whatever torch raises
+        function(*arguments)
+    return raised.type, re.sub(r"torch\.(\w+)Tensor", r"\1", str(raised.value))
