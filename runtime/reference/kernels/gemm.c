@@ -58,6 +58,9 @@ static int64_t panel_columns(ref_lane lane) {
   return 2 * VECTOR_BYTES / ref_lane_bytes(lane);
 }
 
+/* Scratch of so many bytes lies on the stack: to ask the host for it would cost more than a small product itself. */
+#define SMALL_SCRATCH 1024
+
 /* Scratch of one product: packed A, packed B, the tile of C, each a multiple of 64 bytes. */
 typedef struct {
   int64_t a_bytes;
@@ -79,9 +82,14 @@ static gemm_scratch scratch_of(ref_lane lane, int64_t rows, int64_t columns, int
   return scratch;
 }
 
+static int64_t scratch_bytes(const gemm_scratch* scratch) {
+  return scratch->a_bytes + scratch->b_bytes + scratch->c_bytes;
+}
+
 int64_t ref_gemm_workspace(ref_lane lane, int64_t rows, int64_t columns, int64_t depth) {
   const gemm_scratch scratch = scratch_of(lane, rows, columns, depth);
-  return scratch.a_bytes + scratch.b_bytes + scratch.c_bytes;
+  const int64_t bytes = scratch_bytes(&scratch);
+  return bytes <= SMALL_SCRATCH ? 0 : bytes;
 }
 
 /* One piece of an operand on its way into panels of `width` lines: [panel][depth][width]. */
@@ -163,6 +171,10 @@ void ref_gemm(const ref_gemm_source* a, const ref_gemm_source* b, const ref_gemm
   const int64_t depth = a->depths.count;
   const gemm_scratch scratch = scratch_of(lane, rows, columns, depth);
   const int64_t value_bytes = ref_lane_bytes(lane);
+  _Alignas(64) char small[SMALL_SCRATCH];
+  if (scratch_bytes(&scratch) <= SMALL_SCRATCH) {
+    workspace = small;
+  }
   gemm_piece left = {a, &arithmetics[lane], value_bytes, GEMM_ROWS, 0, 0, 0, 0, workspace};
   gemm_piece right = {b, &arithmetics[lane], value_bytes, panel_columns(lane), 0, 0, 0, 0, workspace + scratch.a_bytes};
   char* tile = workspace + scratch.a_bytes + scratch.b_bytes;

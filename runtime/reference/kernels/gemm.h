@@ -46,7 +46,7 @@ struct ref_gemm_sink {
   const void* user; /* the sink's own */
 };
 
-/* Bytes of 64-byte aligned scratch that a product of this size takes. */
+/* Bytes of 64-byte aligned scratch that a product of this size takes from its caller; 0 for a small one. */
 int64_t ref_gemm_workspace(ref_lane lane, int64_t rows, int64_t columns, int64_t depth);
 
 /* A sink that stores alpha * sum + beta * addend[row, column], rounded to the output's dtype. */

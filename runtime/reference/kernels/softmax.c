@@ -10,30 +10,30 @@
 
 /* The steps of one lane. */
 typedef struct {
-  /* The sum of exp(value - shift). */
-  void (*add_exponentials)(const void* values, int64_t count, const void* shift, void* sum);
-  /* Replaces values by exp(value - shift) / sum. */
-  void (*normalise)(void* values, int64_t count, const void* shift, const void* sum);
+  /* Replaces values by exp(value - shift) and adds them to sum. */
+  void (*exponentiate)(void* values, int64_t count, const void* shift, void* sum);
+  /* Replaces values by value / sum. */
+  void (*divide)(void* values, int64_t count, const void* sum);
   /* Replaces values by value - shift - log(sum). */
   void (*normalise_log)(void* values, int64_t count, const void* shift, const void* sum);
 } softmax_steps;
 
-static void add_exponentials_f32(const void* values, int64_t count, const void* shift, void* sum) {
-  const float* x = values;
+static void exponentiate_f32(void* values, int64_t count, const void* shift, void* sum) {
+  float* x = values;
   const float largest = *(const float*)shift;
   float total = 0;
   for (int64_t i = 0; i < count; i++) {
-    total += expf(x[i] - largest);
+    x[i] = expf(x[i] - largest);
+    total += x[i];
   }
   *(float*)sum += total;
 }
 
-static void normalise_f32(void* values, int64_t count, const void* shift, const void* sum) {
+static void divide_f32(void* values, int64_t count, const void* sum) {
   float* x = values;
-  const float largest = *(const float*)shift;
   const float total = *(const float*)sum;
   for (int64_t i = 0; i < count; i++) {
-    x[i] = expf(x[i] - largest) / total;
+    x[i] /= total;
   }
 }
 
@@ -46,22 +46,22 @@ static void normalise_log_f32(void* values, int64_t count, const void* shift, co
   }
 }
 
-static void add_exponentials_f64(const void* values, int64_t count, const void* shift, void* sum) {
-  const double* x = values;
+static void exponentiate_f64(void* values, int64_t count, const void* shift, void* sum) {
+  double* x = values;
   const double largest = *(const double*)shift;
   double total = 0;
   for (int64_t i = 0; i < count; i++) {
-    total += exp(x[i] - largest);
+    x[i] = exp(x[i] - largest);
+    total += x[i];
   }
   *(double*)sum += total;
 }
 
-static void normalise_f64(void* values, int64_t count, const void* shift, const void* sum) {
+static void divide_f64(void* values, int64_t count, const void* sum) {
   double* x = values;
-  const double largest = *(const double*)shift;
   const double total = *(const double*)sum;
   for (int64_t i = 0; i < count; i++) {
-    x[i] = exp(x[i] - largest) / total;
+    x[i] /= total;
   }
 }
 
@@ -75,8 +75,8 @@ static void normalise_log_f64(void* values, int64_t count, const void* shift, co
 }
 
 static const softmax_steps steps_of_lane[] = {
-    [REF_LANE_F32] = {add_exponentials_f32, normalise_f32, normalise_log_f32},
-    [REF_LANE_F64] = {add_exponentials_f64, normalise_f64, normalise_log_f64},
+    [REF_LANE_F32] = {exponentiate_f32, divide_f32, normalise_log_f32},
+    [REF_LANE_F64] = {exponentiate_f64, divide_f64, normalise_log_f64},
 };
 
 typedef struct {
@@ -119,18 +119,27 @@ static void softmax_line(const softmax_work* work, const char* from, const ref_a
     ref_load(dtype, from, in, first, count, values);
     ref_fold_max[lane].run(&shift, NULL, values, count);
   }
+  const int whole = in->count <= REF_CHUNK; /* then what is loaded stays, and each exponential is taken once */
   for (int64_t first = 0; first < in->count; first += REF_CHUNK) {
     const int64_t count = chunk_at(in, first);
-    ref_load(dtype, from, in, first, count, values);
-    steps->add_exponentials(values, count, &shift, &sum);
+    if (!whole) {
+      ref_load(dtype, from, in, first, count, values);
+    }
+    steps->exponentiate(values, count, &shift, &sum);
   }
   for (int64_t first = 0; first < in->count; first += REF_CHUNK) {
     const int64_t count = chunk_at(in, first);
-    ref_load(dtype, from, in, first, count, values);
+    if (!whole || work->op->logarithm) {
+      ref_load(dtype, from, in, first, count, values);
+    }
     if (work->op->logarithm) {
       steps->normalise_log(values, count, &shift, &sum);
     } else {
-      steps->normalise(values, count, &shift, &sum);
+      ref_value again = {.i64 = 0};
+      if (!whole) {
+        steps->exponentiate(values, count, &shift, &again);
+      }
+      steps->divide(values, count, &sum);
     }
     ref_store(dtype, to, out, first, count, values);
   }
