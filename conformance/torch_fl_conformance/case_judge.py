@@ -198,6 +198,8 @@ def _check_statuses(problem: Problem, result: CaseResult) -> None:
     plan = result.plan
     if plan["status"] != FL_OK:
         raise _fail(problem, f"plan of a claimed row: {_status(plan)}", ("FL-KERNEL-009",))
+    if result.unplaced is not None:
+        raise _fail(problem, f"plan asks for what no device has: {result.unplaced}", ("FL-KERNEL-008",))
     counters = problem.structure.params.get("counters")
     if counters is not None and problem.claim.philox_exact and plan["rng_increment"] != counters:
         message = f"rng_increment {plan['rng_increment']}, Philox4x32-10 uses {counters} counters here"

@@ -89,11 +89,15 @@ class StepResult:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """plan: {status, err, workspace_bytes, workspace_align, rng_increment, token}; steps that were run."""
+    """plan: {status, err, workspace_bytes, workspace_align, rng_increment, token}; steps that were run.
+
+    unplaced: why the planned workspace could not be allocated, if so; the case ended there.
+    """
 
     plan: dict[str, Any]
     steps: list[StepResult]
     plans: list[dict[str, Any]]
+    unplaced: str | None = None
 
 
 class SealBroken(Exception):
@@ -144,10 +148,14 @@ def run_case(driver: CaseDriver, case: KernelCase) -> CaseResult:
         return CaseResult(plan, [], [plan])
     answers = [answer, *answer.get("again", [])]
     steps = []
+    unplaced = None
     for place, (got, region) in enumerate(zip(answers, regions, strict=False)):
         for stage in ("stream", "alloc", "upload", "download"):
             if (got.get(stage) or {}).get("status", FL_OK) != FL_OK and not _failed(got):
                 raise MemoryFailed(stage, got[stage])
+        if got.get("workspace"):
+            unplaced = got["workspace"]["err"]["message"]
+            break
         blocks = {}
         for name, sealed in got.get("sha256", {}).items():
             blocks[name] = bytes(driver.view(region[name]))
@@ -156,7 +164,7 @@ def run_case(driver: CaseDriver, case: KernelCase) -> CaseResult:
         run, sync = got.get("run") or _NOT_REACHED, got.get("sync") or _NOT_REACHED
         intact = bool(got.get("intact", True))
         steps.append(StepResult(run, sync, blocks, bool(got["workspace_intact"]), intact))
-    return CaseResult(plan, steps, [got["plan"] for got in answers if got.get("plan")])
+    return CaseResult(plan, steps, [got["plan"] for got in answers if got.get("plan")], unplaced)
 
 
 _NOT_REACHED: dict[str, Any] = {"status": FL_OK, "err": None}
