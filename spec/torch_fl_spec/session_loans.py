@@ -63,6 +63,7 @@ class _Slab(_Region):
 
     def __init__(self) -> None:
         super().__init__(ffi.new("int64_t[]", _SLAB // 8), _SLAB)
+        self.view[:] = _POISONED  # also, pages that are touched now do not look like a leak later
         self.poisoned = 0  # bytes that were lent last
 
     def release(self) -> None:
