@@ -55,7 +55,8 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
     answers = _answers(problem, values, precision)
     operands = _operands(problem, values)
     used = {tensor.draw.regime for tensor in structure.inputs if tensor.draw}
-    repeated = any(is_repeated(regime) for regime in used)
+    # A dimension of stride 0 repeats its values as a regime of few values does.
+    repeated = any(is_repeated(regime) for regime in used) or any(tensor.repeat for tensor in structure.inputs)
     for out in structure.outs:
         answer = answers[out.name]
         shape = out.shape
