@@ -68,7 +68,7 @@ class _Slab(_Region):
 
     def release(self) -> None:
         self.view[: self.used] = _POISONED[: self.used]
-        self.poisoned, self.used = self.used, 0
+        self.poisoned, self.used, self.before = self.used, 0, b""
         _resting.append(self)
 
     def was_written_to(self) -> bool:
