@@ -86,7 +86,9 @@ def _lay_out(problem: Problem, again: Again) -> _Laid:
         alias,
     )
     first = elements(problem)
-    data = {"no": [first], "same": [first, first]}.get(again) or [first, elements(problem, 1)]
+    data = [first]
+    if again != "no":
+        data.append(first if again == "same" else elements(problem, 1))
     poisons = _poisons(problem, again)
     images = []
     for values, byte in zip(data, poisons, strict=True):

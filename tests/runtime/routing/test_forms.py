@@ -55,6 +55,24 @@ def row_of(name: str) -> tuple[str, ...]:
     return next((row for row in rows if row[0] == "f32"), OPERATORS[name].rows[0])
 
 
+def inplace_sample(name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments and keywords of row_of(name), of which the first tensor can hold the result."""
+    arguments, keywords = sample(name, row_of(name))
+    if name == "aten::addmm":
+        arguments = (torch.ones(4, 3), *arguments[1:])
+    return arguments, keywords
+
+
+def out_sample(name: str, form: Any) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor]]:
+    """Arguments and keywords of row_of(name), as the form takes them, and what its outputs get, by their names."""
+    arguments, keywords = sample(name, row_of(name))
+    results = overload(name)(*arguments, **keywords)
+    results = results if isinstance(results, tuple) else (results,)
+    taken = {key: value for key, value in keywords.items() if key != "dtype" or "dtype" in str(form._schema)}
+    names = [argument.name for argument in form._schema.arguments if _writes(argument)]
+    return arguments, taken, dict(zip(names, results, strict=True))
+
+
 def identifier(part: Any) -> str:
     return str(part)
 
@@ -66,32 +84,24 @@ def test_there_are_forms() -> None:
 
 @pytest.mark.parametrize(("name", "form"), INPLACE, ids=identifier)
 def test_inplace(name: str, form: Any) -> None:
-    row = row_of(name)
-    arguments, keywords = sample(name, row)
-    if name == "aten::addmm":
-        arguments = (torch.ones(4, 3), *arguments[1:])
+    arguments, keywords = inplace_sample(name)
     given = moved(arguments, DEVICE)
     expected = form(*arguments, **keywords)
     before = routing.counters()
     got = natively(lambda: form(*given, **keywords))
     assert got is given[0]
-    agree(got, expected, is_exact(OPERATORS[name], row), name)
+    agree(got, expected, is_exact(OPERATORS[name], row_of(name)), name)
     assert steps(before, routing.counters(), "generic", "cpu", "errors") == 0
 
 
 @pytest.mark.parametrize(("name", "form"), OUT, ids=identifier)
 @pytest.mark.parametrize("kind", ["fitting", "empty", "gaps", "too large"])
 def test_out(name: str, form: Any, kind: str) -> None:
-    row = row_of(name)
-    arguments, keywords = sample(name, row)
-    with_dtype = {key: value for key, value in keywords.items() if key != "dtype" or "dtype" in str(form._schema)}
-    results = overload(name)(*arguments, **keywords)
-    results = results if isinstance(results, tuple) else (results,)
-    names = [argument.name for argument in form._schema.arguments if _writes(argument)]
+    arguments, keywords, results = out_sample(name, form)
 
     def outs(device: str) -> dict[str, torch.Tensor]:
         made = {}
-        for key, result in zip(names, results, strict=True):
+        for key, result in results.items():
             shape = {"fitting": result.shape, "empty": (0,), "too large": (3, *result.shape), "gaps": result.shape}[
                 kind
             ]
@@ -104,19 +114,20 @@ def test_out(name: str, form: Any, kind: str) -> None:
     addresses = [out.data_ptr() for out in given_outs.values()]
     with warnings.catch_warnings(record=True) as expected_warnings:
         warnings.simplefilter("always")
-        expected = outcome(form, *arguments, **with_dtype, **expected_outs)
+        expected = outcome(form, *arguments, **keywords, **expected_outs)
     with warnings.catch_warnings(record=True) as got_warnings:
         warnings.simplefilter("always")
-        got = natively(lambda: outcome(form, *moved(arguments, DEVICE), **with_dtype, **given_outs))
+        got = natively(lambda: outcome(form, *moved(arguments, DEVICE), **keywords, **given_outs))
     if isinstance(expected, type):
         assert got is expected
         return
     got = got if isinstance(got, tuple) else (got,)
     # The CPU's own kernels do not all write to outputs with gaps.
-    expected = results if kind == "gaps" else expected if isinstance(expected, tuple) else (expected,)
+    expected = tuple(results.values()) if kind == "gaps" else expected if isinstance(expected, tuple) else (expected,)
     for mine, theirs, out, address in zip(got, expected, given_outs.values(), addresses, strict=True):
         assert mine is out
-        agree(mine.contiguous() if kind == "gaps" else mine, theirs, is_exact(OPERATORS[name], row), (name, kind))
+        exact = is_exact(OPERATORS[name], row_of(name))
+        agree(mine.contiguous() if kind == "gaps" else mine, theirs, exact, (name, kind))
         if kind in ("fitting", "gaps"):
             assert mine.data_ptr() == address
     assert [str(w.message)[:60] for w in got_warnings] == [str(w.message)[:60] for w in expected_warnings]

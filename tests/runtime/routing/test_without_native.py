@@ -19,8 +19,8 @@ from torch_fl_spec.vocabulary import FLOATS
 from tests.conformance.torch_device import call, from_torch, inputs
 
 from .check import agree, steps, without
-from .samples import OPERATORS, ROWS, is_exact, moved, overload, sample, seed
-from .test_forms import INPLACE, OUT, identifier, row_of
+from .samples import OPERATORS, ROWS, is_exact, moved, seed
+from .test_forms import INPLACE, OUT, identifier, inplace_sample, out_sample, row_of
 
 ASYNC, INLINE = "fl:0", "fl:2"
 pytestmark = pytest.mark.usefixtures("devices")
@@ -112,10 +112,7 @@ def test_row(name: str, row: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("name", "form"), INPLACE, ids=identifier)
 def test_inplace(name: str, form: Any) -> None:
-    row = row_of(name)
-    arguments, keywords = sample(name, row)
-    if name == "aten::addmm":
-        arguments = (torch.ones(4, 3), *arguments[1:])
+    arguments, keywords = inplace_sample(name)
     given = moved(arguments, INLINE)
     expected = form(*arguments, **keywords)
     with without(name):
@@ -123,7 +120,7 @@ def test_inplace(name: str, form: Any) -> None:
         got = form(*given, **keywords)
         ways = taken(INLINE, name, form.name())
     assert got is given[0]
-    agree(got, expected, is_exact(OPERATORS[name], row), name)
+    agree(got, expected, is_exact(OPERATORS[name], row_of(name)), name)
     assert ways["native"] == ways["errors"] == 0
     assert ways["generic"] + ways["cpu"] > 0
 
@@ -131,24 +128,20 @@ def test_inplace(name: str, form: Any) -> None:
 @pytest.mark.parametrize(("name", "form"), OUT, ids=identifier)
 @pytest.mark.parametrize("kind", ["fitting", "empty"])
 def test_out(name: str, form: Any, kind: str) -> None:
-    row = row_of(name)
-    arguments, keywords = sample(name, row)
-    keywords = {key: value for key, value in keywords.items() if key != "dtype" or "dtype" in str(form._schema)}
-    expected = overload(name)(*arguments, **keywords)
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    written = [argument.name for argument in form._schema.arguments if argument.alias_info is not None]
+    arguments, keywords, expected = out_sample(name, form)
     outs = {
         key: torch.empty(each.shape if kind == "fitting" else (0,), dtype=each.dtype, device=INLINE)
-        for key, each in zip(written, expected, strict=True)
+        for key, each in expected.items()
     }
     given = moved(arguments, INLINE)
     with without(name):
         routing.reset_counters()
         got = form(*given, **keywords, **outs)
         ways = taken(INLINE, name, form.name())
-    for mine, theirs, out in zip(got if isinstance(got, tuple) else (got,), expected, outs.values(), strict=True):
+    got = got if isinstance(got, tuple) else (got,)
+    for mine, theirs, out in zip(got, expected.values(), outs.values(), strict=True):
         assert mine is out
-        agree(mine, theirs, is_exact(OPERATORS[name], row), name)
+        agree(mine, theirs, is_exact(OPERATORS[name], row_of(name)), name)
     assert ways["native"] == ways["errors"] == 0
     assert ways["generic"] + ways["cpu"] > 0
 
