@@ -157,8 +157,8 @@ def report(
     row.case(device=device, **problem.describe())
     try:
         examine(driver, problem, device=device, again=again)
-    except CaseFailed as again:
-        failure = again
+    except CaseFailed as repeated:
+        failure = repeated
     else:
         row.note("the failing case did not fail again when it was repeated")
     if not isinstance(failure, CaseFailed):

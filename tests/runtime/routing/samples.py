@@ -151,8 +151,14 @@ def moved(value: Any, device: str) -> Any:
     return value
 
 
+#: Where torch's own CPU kernel is an ulp off what the registry admits, on some processors (MKL's square root).
+CPU_IS_OFF = {"aten::sqrt": ("f32", "f64")}
+
+
 def is_exact(operator: Operator, row: tuple[str, ...], out: str = "out") -> bool:
-    """Whether the registry admits one result only for an output of the row."""
+    """Whether the registry admits one result only for an output of the row, and torch's CPU kernel gives that one."""
+    if row[0] in CPU_IS_OFF.get(operator.op, ()):
+        return False
     entry = next(each for each in operator.outs if each.name == out)
     if operator.dtype_of(entry.type, row) not in FLOATS:
         return True
