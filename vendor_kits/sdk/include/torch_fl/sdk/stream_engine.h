@@ -201,16 +201,19 @@ static inline fl_status fl_engine_stream_start(fl_engine_stream* stream, fl_engi
   pthread_mutex_init(&stream->mutex, NULL);
   fl_cond_init(&stream->submitted_more);
   fl_cond_init(&stream->progressed);
+  int failed = async ? fl_engine_start_worker(stream) : 0;
+  if (failed != 0) {
+    pthread_cond_destroy(&stream->progressed);
+    pthread_cond_destroy(&stream->submitted_more);
+    pthread_mutex_destroy(&stream->mutex);
+    return fl_fail(err, FL_OUT_OF_RESOURCES, "no thread for another stream: %s", strerror(failed));
+  }
+  /* Listed only once nothing can fail any more: a device sync would keep a reference to what the vendor frees. */
   pthread_mutex_lock(&group->mutex);
   stream->next_in_group = group->first;
   group->first = stream;
   pthread_mutex_unlock(&group->mutex);
-  int failed = async ? fl_engine_start_worker(stream) : 0;
-  if (failed == 0) return FL_OK;
-  pthread_mutex_lock(&group->mutex);
-  fl_engine_unlink(group, stream);
-  pthread_mutex_unlock(&group->mutex);
-  return fl_fail(err, FL_OUT_OF_RESOURCES, "no thread for another stream: %s", strerror(failed));
+  return FL_OK;
 }
 
 /* Gives the handle up. An idle worker is seen out, so that no thread outlives its stream; a busy one is left to finish
