@@ -14,6 +14,7 @@ _MACHINES = {62: "x86_64", 183: "aarch64", 3: "i386", 40: "arm", 243: "riscv"}
 _ET_DYN = 3
 _SHT_DYNSYM = 11
 _SHN_UNDEF = 0
+_SHN_ABS = 0xFFF1
 _BIND_LOCAL = 0
 
 
@@ -59,7 +60,8 @@ def dynamic_symbols(path: Path) -> tuple[list[str], list[str]]:
         _, names, _, _ = section(link)
         for at in range(offset, offset + size, 24):
             name_at, info, _, where = struct.unpack_from("<IBBH", data, at)
-            if info >> 4 == _BIND_LOCAL or name_at == 0:
+            # An absolute symbol has no address in the library: linkers define one for each name of a version script.
+            if info >> 4 == _BIND_LOCAL or name_at == 0 or where == _SHN_ABS:
                 continue
             end = data.index(b"\0", names + name_at)
             name = data[names + name_at : end].decode("utf-8", "replace")

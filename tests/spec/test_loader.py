@@ -134,6 +134,18 @@ def test_dynamic_symbols_are_those_of_the_linker(plugin: PluginBuilder) -> None:
     assert [name for name in imported if name.startswith("fl_")] == ["fl_host_register"]
 
 
+def test_the_name_of_a_version_script_is_no_exported_symbol(tmp_path: Path) -> None:
+    """GNU ld defines it as an absolute symbol, as this assembler source does whatever linker there is."""
+    source, script, library = tmp_path / "named.s", tmp_path / "named.map", tmp_path / "named.so"
+    source.write_text(
+        ".globl FL_0\n.set FL_0, 0\n.globl fl_plugin_query_v1\n.text\nfl_plugin_query_v1:\n"
+        '.section .note.GNU-stack,"",%progbits\n'
+    )
+    script.write_text("FL_1 { global: fl_plugin_query_v1; FL_0; local: *; };\n")
+    subprocess.run(["cc", "-shared", "-nostdlib", "-o", library, source, f"-Wl,--version-script={script}"], check=True)
+    assert elf.dynamic_symbols(library)[0] == ["fl_plugin_query_v1"]
+
+
 def test_the_header_carries_its_own_id() -> None:
     assert abi.stamped_header_id(abi.header_text()) == abi.HEADER_ID, "run python -m torch_fl_spec.abi --stamp"
 
