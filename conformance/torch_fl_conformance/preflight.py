@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import tempfile
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 from torch_fl_reports.writer import NotAReportFolder, assemble, check_replaceable
 from torch_fl_spec import abi, helper, kits
 from torch_fl_spec.loader import PluginRefused
-from torch_fl_spec.rows import UNCLAIMED
+from torch_fl_spec.rows import UNCLAIMED, fits
 
 from torch_fl_conformance.driver_client import Driver, DriverConfig
 from torch_fl_conformance.effort import Effort
@@ -34,7 +33,7 @@ def settle(config: pytest.Config) -> RunSettings:
     name = config.getoption("--vendor")
     try:
         kit = kits.resolve(name)
-        library = kits.build(kit)
+        library = kit.ensure_built()
         helper.library_path()
     except (kits.KitError, helper.HelperUnavailable) as error:
         raise PreflightFailed(str(error)) from None
@@ -65,7 +64,7 @@ def settle(config: pytest.Config) -> RunSettings:
         healthy=healthy,
     )
     for pattern in config.getoption("--row"):
-        if not any(row.variant != UNCLAIMED and fits(row.id, pattern) for row in settings.rows):
+        if not any(row.variant != UNCLAIMED and fits(row.id, [pattern]) for row in settings.rows):
             raise PreflightFailed(f"--row {pattern}: this plugin has no such row")
     _check_reportable(name, settings)
     return dataclasses.replace(settings, staging=tempfile.mkdtemp(prefix=f"torch-fl-{vendor}-"))
@@ -89,11 +88,6 @@ def _check_reportable(name: str, settings: RunSettings) -> None:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise PreflightFailed(f"{name}: no report can say this of a plugin: {where}: {first['msg']}") from None
-
-
-def fits(row_id: str, pattern: str) -> bool:
-    """Whether a row is meant by an id or a shell-like pattern, "aten::" optional."""
-    return fnmatchcase(row_id, pattern) or fnmatchcase(row_id.removeprefix("aten::"), pattern)
 
 
 def _options(config: pytest.Config) -> tuple[str, Effort, int]:

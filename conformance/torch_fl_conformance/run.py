@@ -6,11 +6,11 @@ import json
 import shutil
 
 import pytest
-from torch_fl_spec.rows import ExpectedRow
+from torch_fl_spec.rows import ExpectedRow, fits
 
 from torch_fl_conformance import fixtures
 from torch_fl_conformance.controller import WORKER_DESELECTED, Controller
-from torch_fl_conformance.preflight import fits, settle
+from torch_fl_conformance.preflight import settle
 from torch_fl_conformance.recording import ITEM_ROW, Recorder, attach_rows
 from torch_fl_conformance.settings import SETTINGS, RunSettings
 
@@ -123,14 +123,12 @@ def _is_stand_in(item: pytest.Item) -> bool:
 
 def _select(config: pytest.Config, items: list[pytest.Item], wanted: list[str]) -> None:
     """Leave the items whose row is one of `wanted`; the preflight has seen that there are such rows."""
-    others = [item for item in items if ITEM_ROW not in item.stash or not _is_wanted(item, wanted)]
+    others = [
+        item for item in items if ITEM_ROW not in item.stash or not fits(item.stash[ITEM_ROW].expected.id, wanted)
+    ]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in set(others)]
-
-
-def _is_wanted(item: pytest.Item, wanted: list[str]) -> bool:
-    return any(fits(item.stash[ITEM_ROW].expected.id, pattern) for pattern in wanted)
 
 
 def item_id(row_id: str) -> str:

@@ -38,13 +38,6 @@ class RunSettings:
         declared = {key: self.description[key] for key in ("devices", "extensions")}
         object.__setattr__(self, "rows", expected_rows(self.profile, declared, self.description["kernels"]))
 
-    def row(self, row_id: str) -> ExpectedRow:
-        """The expected row of this id; raises KeyError for one that the run does not know."""
-        for row in self.rows:
-            if row.id == row_id:
-                return row
-        raise KeyError(row_id)
-
     def to_plain(self) -> dict[str, Any]:
         """JSON-able form for `from_plain`."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from torch_fl_spec.rows import operator_row_id
 
 from torch_fl_reports.declared import Declarations
 
@@ -204,11 +205,6 @@ class OperatorRow(RowBase):
 
 
 Row: TypeAlias = Annotated[RuleRow | OperatorRow, Field(discriminator="kind")]
-
-
-def operator_row_id(op: str, revision: int, variant: str, dtypes: list[str]) -> str:
-    """The id of an operator row, as rows of every report and of `expected_rows` spell it."""
-    return f"{op}/r{revision}/{variant}/{','.join(dtypes)}"
 
 
 class Waiver(Part):

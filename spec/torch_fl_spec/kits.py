@@ -62,11 +62,6 @@ class Kit:
         return kit_build.ensure_built(self, announce)
 
 
-def build(kit: Kit) -> Path:
-    """kit.ensure_built()."""
-    return kit.ensure_built()
-
-
 def resolve(vendor: str | Path) -> Kit:
     """The kit that a user's word means: a vendor name, a kit folder, or a plugin's .so; raises KitError."""
     text = os.fspath(vendor)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch_fl_spec.registry import Operator, Registry, load_registry
@@ -45,6 +46,12 @@ def certifiable_profiles() -> tuple[str, ...]:
 def operator_row_id(op: str, revision: int, variant: str, dtypes: Iterable[str]) -> str:
     """`aten::add.Tensor/r1/generic/f32`."""
     return f"{op}/r{revision}/{variant}/{','.join(dtypes)}"
+
+
+def fits(row_id: str, patterns: Iterable[str]) -> bool:
+    """Whether a row is meant by one of these ids or shell-like patterns, "aten::" optional."""
+    names = (row_id, row_id.removeprefix("aten::"))
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def expected_rows(

@@ -80,7 +80,6 @@ def test_installed_vendors_are_listed_by_name(monkeypatch: pytest.MonkeyPatch) -
 def test_a_library_builds_once_and_again_when_a_source_is_newer(folder: Path) -> None:
     kit = kits.resolve(folder)
     assert kit.ensure_built() == folder / "build/lib.so"
-    assert kits.build(kit).exists()
     assert runs(folder) == 1
     future = time.time() + 5
     os.utime(folder / "fake.h", (future, future))
