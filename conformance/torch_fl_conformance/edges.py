@@ -299,7 +299,7 @@ def _host_ordered(bench: Bench, cell: Cell, gate: Gate | None) -> None:
     if cell.mechanism in waits:
         function, handle = waits[cell.mechanism]
         abi.queue(THREAD, function, handle, SYNC_NS)
-        happened: Callable[[], bool] = lambda: not abi.join(THREAD, 0.0)[1]  # noqa: E731
+        happened: Callable[[], bool] = lambda: bench.submitted(0.0)  # noqa: E731
     else:
         handles = (bench.first, event)
         happened = lambda: any(abi.query(handle) == header.FL_OK for handle in handles)  # noqa: E731

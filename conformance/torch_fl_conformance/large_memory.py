@@ -14,6 +14,7 @@ from torch_fl_conformance.payload import WORD, Affine, affine
 from torch_fl_conformance.row import Row
 
 MIB = 1 << 20
+LEFT_FREE = 256 * MIB  # of the device, however many large blocks are held
 MARK = 64  # bytes looked at on either end of a block
 WORDS = 24
 FAR = (0, 1 << 31, 1 << 32)
@@ -22,11 +23,11 @@ FAR_BYTES = (1 << 32) + MIB
 
 def check_far_offsets(row: Row, abi: Abi, device: str, rng: np.random.Generator) -> None:
     """Fills, copies and kernels that name three places 2^31 bytes apart in one block act on three places."""
-    row.label("far offset")
     free, _ = abi.mem_info(device)
     if free < FAR_BYTES + 64 * MIB:
         row.note(f"no offset beyond 2^32: {device} has {free} bytes free")
         return
+    row.require("far offset")
     stream, block, near = abi.stream(device), abi.alloc(device, FAR_BYTES), abi.alloc(device, 4096)
     size = WORDS * WORD
     places = [far + 64 * WORD + WORD * int(rng.integers(0, 64)) for far in FAR]
@@ -56,6 +57,7 @@ def check_far_offsets(row: Row, abi: Abi, device: str, rng: np.random.Generator)
         words = [np.frombuffer(image, dtype="<u4") for image in images]
         places = [place + 4096 for place in places]
         expect("kernel", [affine(5, x, b).tobytes() for x in words])
+    row.label("far offset")
     abi.destroy(stream)
     for held in (block, near):
         abi.free(held)
@@ -63,12 +65,15 @@ def check_far_offsets(row: Row, abi: Abi, device: str, rng: np.random.Generator)
 
 def check_large_blocks(row: Row, abi: Abi, device: str, rng: np.random.Generator, count: int) -> None:
     """Blocks of odd sizes between 1 and 40 MiB: aligned, apart by address, and apart by what their ends hold."""
-    row.label("large block")
     free, _ = abi.mem_info(device)
+    if free <= LEFT_FREE:
+        row.note(f"no large blocks: {device} has {free} bytes free")
+        return
+    row.require("large block")
     stream, held = abi.stream(device), dict[int, tuple[Block, int]]()
     most = abi.device_info(device)["max_align"]
     for number in range(2 * count):
-        room = free - sum(block.bytes for block, _ in held.values()) > 256 * MIB
+        room = free - sum(block.bytes for block, _ in held.values()) > LEFT_FREE
         if number < count and room:
             size, alignment = int(rng.integers(MIB, 40 * MIB)) | 1, int(rng.choice((0, 4096, most)))
             row.case(call="alloc", device=device, bytes=size, alignment=min(alignment, most))
@@ -87,6 +92,7 @@ def check_large_blocks(row: Row, abi: Abi, device: str, rng: np.random.Generator
                 got = abi.download(stream, block, offset, MARK)
                 row.check(got == bytes([value]) * MARK, "an end of a large block was overwritten", offset=offset)
             abi.free(block)
+            row.label("large block")
     for block, _ in held.values():
         abi.free(block)
     abi.destroy(stream)

@@ -74,7 +74,7 @@ def _resources(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _strings(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
-    """-> {"strings": {where: [address, hex of its bytes]}}: every string that the plugin has handed out.
+    """-> {"strings": {where: [address, hex of its bytes]}}: every string that the plugin has handed out; NULL: [0, ""].
 
     "reread": {where: address}: what stands there now, of strings that an earlier answer told.
     """
@@ -84,8 +84,8 @@ def _strings(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     root, found = session.plugin.root, {}
 
     def note(where: str, pointer: Any) -> None:
-        if pointer != ffi.NULL:
-            found[where] = [int(ffi.cast("uintptr_t", pointer)), ffi.string(pointer).hex()]
+        raw = b"" if pointer == ffi.NULL else ffi.string(pointer)
+        found[where] = [int(ffi.cast("uintptr_t", pointer)), raw.hex()]
 
     for field in ("name", "version", "header_id"):
         note(f"root.{field}", getattr(root, field))

@@ -34,14 +34,15 @@ def test_calls_have_all_slots(
 ) -> None:
     """Too few and too many slots or outputs are refused by plan and run of every kernel; a call is only read."""
     row.require("plan", "run")
-    streams: dict[str, Stream] = {}
-    for kernel in claimed(declarations):
+    kernels = claimed(declarations)
+    streams = _streams(abi, kernels)
+    for kernel in kernels:
         for dtypes in _rows(kernel, rng, effort):
             row.case(kernel=kernel.name, dtypes=",".join(dtypes))
             raw = _planned(row, abi, kernel, plain(kernel, dtypes))
             if raw is None:
                 continue
-            stream = streams.setdefault(kernel.device, abi.stream(kernel.device))
+            stream = streams[kernel.device]
             for what, counts in _wrong_counts(raw):
                 _refused(row, raw.plan(counts=counts), f"plan of {kernel.name} with {what}")
                 _refused(row, raw.run(stream, counts=counts), f"run of {kernel.name} with {what}")
@@ -50,6 +51,11 @@ def test_calls_have_all_slots(
             row.check(again.ok, f"{again} of {kernel.name} after refused calls, expected OK")
             row.check(again.intact, f"plan of {kernel.name} has written to the call")
             raw.release()
+
+
+def _streams(abi: Abi, kernels: list[ClaimedKernel]) -> dict[str, Stream]:
+    """One stream for each device that these kernels run on."""
+    return {device: abi.stream(device) for device in sorted({kernel.device for kernel in kernels})}
 
 
 def _rows(kernel: ClaimedKernel, rng: np.random.Generator, effort: Effort) -> tuple[tuple[str, ...], ...]:
@@ -94,14 +100,13 @@ def test_slots_have_their_tags(
     """Each wrong tag in each slot of every kernel is refused; numbers are exact; NONE and lists mean what they say."""
     kernels = claimed(declarations)
     row.require("wrong tag", *_labels_possible(kernels))
-    streams: dict[str, Stream] = {}
+    streams = _streams(abi, kernels)
     for kernel in kernels:
         for dtypes in _rows(kernel, rng, effort):
             row.case(kernel=kernel.name, dtypes=",".join(dtypes))
             raw = _planned(row, abi, kernel, plain(kernel, dtypes))
             if raw is not None:
-                stream = streams.setdefault(kernel.device, abi.stream(kernel.device))
-                _wrong_tags(row, raw, stream, rng, effort.pick(4, len(TAGS)))
+                _wrong_tags(row, raw, streams[kernel.device], rng, effort.pick(4, len(TAGS)))
                 raw.release()
     for kernel in kernels:
         _arguments_mean_themselves(row, abi, kernel, rng)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from torch_fl_spec import abi as header
+from torch_fl_spec.kernel_table import digest_of
 from torch_fl_spec.registry import load_registry
 
 from torch_fl_conformance.arguments import out, struct, text
@@ -73,8 +74,9 @@ def _check_row(row: Row, entry: dict[str, Any], declared: dict[str, Any]) -> Non
     unknown = [bit for bit in declared["flags"] if UNKNOWN_BIT.fullmatch(bit)]
     row.check(not unknown, f"{name}: row flags {'|'.join(unknown)} that plugin.h does not define")
     accumulator, bits = declared["accumulator"], declared["accumulator_bits"]
-    if accumulator in DTYPES and DTYPES[accumulator].is_float:
-        most = DTYPES[accumulator].precision
+    if accumulator is not None:
+        kind = DTYPES[accumulator]
+        most = kind.precision if kind.is_float else 8 * kind.size
         row.check(bits <= most, f"{name}: accumulator_bits {bits}, {accumulator} has {most}")
     if accumulator is None:
         row.check(bits == 0, f"{name}: accumulator_bits {bits} without an accumulator")
@@ -97,6 +99,12 @@ def test_the_table_is_unique_and_constant(
         twice = sorted({key for key in keys if keys.count(key) > 1})
         row.check(not twice, f"device {index} lists {len(twice)} entries twice, the first {twice[:1]}")
     before = {device: _table(abi.driver, device=device) for device in devices}
+    for device, entries in zip(devices, declarations["kernels"], strict=True):
+        row.case(device=device, what="the table that the rows of this run are made from")
+        row.check(
+            before[device]["declared"] == digest_of([entries]),
+            f"{device} has another kernel table than in the process that the suite asked before its first row",
+        )
     for kernel in claimed(declarations)[:: effort.pick(5, 1)]:
         row.case(kernel=kernel.name, what="the table's bytes around a plan")
         raw = RawCall(abi, kernel, plain(kernel, one_row(kernel, rng) or kernel.rows[0]))

@@ -32,7 +32,7 @@ def _try_alloc(abi: Abi, device: str, size: int, alignment: int = 0, save: str |
 @rule("FL-MEM-001")
 def test_locations_are_base_and_offset(row: Row, abi: Abi, rng: np.random.Generator) -> None:
     """Fill, copy and kernel act at base + byte_offset, and give at any offset what they give at offset 0."""
-    row.require("fill", "copy", "kernel", "far offset")
+    row.require("fill", "copy", "kernel")
     words = 61
     size = words * WORD
     for device in (f"d{i}" for i in range(len(abi.devices))):
@@ -134,7 +134,6 @@ def test_live_ranges_never_overlap(row: Row, abi: Abi, rng: np.random.Generator,
             row.case(step=step, call="free", bytes=block.bytes, base=hex(base))
             _expect(row, abi, stream, block, bytes([value]) * block.bytes)
             abi.free(block)
-    row.require("large block")
     for index in range(len(abi.devices)):
         check_large_blocks(row, abi, f"d{index}", rng, effort.pick(24, 80))
     for block, value in ranges.live.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,12 @@ def test_any_end_of_the_process_is_clean(row: Row, fresh_driver: FreshDriver) ->
                 for index in range(len(abi.devices)):
                     abi.ok("device.close", f"d{index}")
                 abi.ok("root.shutdown")
+            began = time.monotonic()
             try:
                 driver.execute({"do": "exit", "how": how})
             except DriverCrashed as end:
+                took = time.monotonic() - began
+                row.check(took < CHILD_SECONDS, f"the process took {took:.1f} s to end ({how}, {state})")
                 row.check(
                     end.exit_code == 0,
                     f"the process ended with {exit_text(end.exit_code)} instead of 0 ({how}, {state})",

@@ -129,13 +129,12 @@ def _sync_from_a_stranger(row: Row, abi: Abi, device: str, other: str) -> None:
         still_pending(
             abi, row, lambda: not abi.join(thread, 0.0)[1], f"{function} returned early from a thread of another device"
         )
+        gate.open()
+        results, pending = abi.join(thread, 20.0)
+        row.check(not pending, f"{function} did not return after the stream went on")
+        row.check(results[-1].ok, f"{results[-1]} of {function} after the stream went on, expected OK")
         if function == "stream.sync":
-            gate.open()
-            abi.join(thread, 20.0)
             gate = abi.gate(stream)
-    gate.open()
-    results, pending = abi.join(thread, 20.0)
-    row.check(not pending and results[-1].ok, "device_sync did not return after the stream went on")
 
 
 @rule("FL-THREAD-002", exclusive=True)
@@ -296,8 +295,6 @@ def test_callbacks_run_without_locks(row: Row, abi: Abi, fresh_driver: FreshDriv
         finally:
             gate.open()
         abi.sync(stream)
-    row.require("log")
-    row.label("log")
     check_log_locks(row, fresh_driver)
 
 
@@ -307,8 +304,6 @@ def test_destroy_returns_and_nothing_leaks(row: Row, abi: Abi, fresh_driver: Fre
     if gates_work(abi):
         row.require("gated")
         _destroy_behind_gate(row, abi)
-    row.require("leak slopes")
-    row.label("leak slopes")
     check_leaks(row, abi, effort)
     check_reopening(row, fresh_driver, effort)
 
