@@ -82,11 +82,6 @@ DTYPES: dict[str, DType] = {
     )
 }
 
-FLOATS = ("f32", "f64", "f16", "bf16")
-INTEGERS = ("i64", "i32", "i16", "i8", "u8")
-NUMBERS = FLOATS + INTEGERS
-ALL = (*NUMBERS, "bool")
-
 
 def to_bits(values: Array, dtype: DType) -> Array:
     """The storage words of logical values that are exactly representable in `dtype`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torch_fl_conformance.dtypes import Array, DType
+from torch_fl_conformance.dtypes import DTYPES, Array, DType
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
@@ -63,11 +63,8 @@ def uniform(seed: int, offset: int, numel: int, dtype: DType) -> Array:
 
 def normal(seed: int, offset: int, numel: int) -> Array:
     """Standard normals by Box-Muller, in long double: z0 = r cos(2 pi u2), z1 = r sin(2 pi u2), r = sqrt(-2 ln u1)."""
-    k = _doubles(seed, offset, counters(numel, _ANY, normal=True)).astype(np.longdouble)
+    k = _doubles(seed, offset, counters(numel, DTYPES["f32"], normal=True)).astype(np.longdouble)
     scale = np.ldexp(np.longdouble(1), -53)
     radius = np.sqrt(-2 * np.log((k[:, 0] + 1) * scale))
     angle = 2 * np.arccos(np.longdouble(-1)) * (k[:, 1] * scale)
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)[:numel]
-
-
-_ANY = DType("f32", 0, 4, "float", np.dtype(np.float32), np.dtype(np.uint32), 24, -126, 127)

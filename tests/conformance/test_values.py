@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from torch_fl_conformance.dtypes import ALL, DTYPES, FLOATS, INTEGERS, from_bits, to_bits
+from torch_fl_conformance.dtypes import DTYPES, from_bits, to_bits
 from torch_fl_conformance.rounding import round_to
 from torch_fl_conformance.values import Draw, exact_magnitude, generate, special_count, specials
-from torch_fl_spec.vocabulary import REGIMES
+from torch_fl_spec.vocabulary import ALL, FLOATS, INTS, REGIMES
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -35,13 +35,13 @@ def test_values_are_exact_in_their_dtype(name: str, regime: str, elementwise: bo
 def test_the_seed_decides(name: str) -> None:
     """Equal seeds give equal elements, others differ."""
     dtype = DTYPES[name]
-    regime = "boolean" if name == "bool" else "full_range" if name in INTEGERS else "normal"
+    regime = "boolean" if name == "bool" else "full_range" if name in INTS else "normal"
     first, again, other = (generate(dtype, (64,), Draw(regime), rng(seed)) for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("name", [*FLOATS, *INTS])
 def test_exact_integers_are_odd(name: str) -> None:
     """No zero among them: a zero hides a dropped index."""
     values = generate(DTYPES[name], (500,), Draw("exact_integer"), rng()).astype(np.int64)
@@ -93,7 +93,7 @@ def test_exhaustive_is_every_bit_pattern(name: str) -> None:
 
 
 @pytest.mark.parametrize("source", FLOATS)
-@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("target", INTS)
 @pytest.mark.parametrize("regime", ["normal", "wide", "special"])
 def test_castable_values_lie_in_range(source: str, target: str, regime: str) -> None:
     """Truncation of every value fits the integer type, for there C leaves the rest undefined."""
@@ -108,7 +108,7 @@ def test_domains() -> None:
     """Divisors without zero, exponents without sign, indices inside, arguments of moderate size."""
     i32, f32 = DTYPES["i32"], DTYPES["f32"]
     assert (generate(i32, (4000,), Draw("few", domain="nonzero"), rng()) != 0).all()
-    assert (generate(i32, (4000,), Draw("special", domain="nonzero"), rng()) == 0).any()
+    assert (generate(i32, (4000,), Draw("special", domain="nonzero"), rng()) != 0).all()
     assert (generate(i32, (4000,), Draw("full_range", domain="nonnegative"), rng()) >= 0).all()
     index = generate(DTYPES["i64"], (4000,), Draw("normal", domain="index", bound=7), rng())
     assert (index.min(), index.max()) == (0, 6)
