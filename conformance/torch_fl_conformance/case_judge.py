@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from torch_fl_spec.abi import FL_ASYNC_FAILURE, FL_OK, FL_UNIMPLEMENTED
 
 from torch_fl_conformance import labels
 from torch_fl_conformance.budget import Bound
@@ -15,9 +16,6 @@ from torch_fl_conformance.dtypes import Array
 from torch_fl_conformance.expectation import budget_of, elements, expected
 from torch_fl_conformance.failures import RuleViolated
 from torch_fl_conformance.kernel_case import (
-    FL_ASYNC_FAILURE,
-    FL_OK,
-    FL_UNIMPLEMENTED,
     CaseDriver,
     CaseResult,
     KernelCase,
@@ -25,6 +23,7 @@ from torch_fl_conformance.kernel_case import (
     StepResult,
     TensorPlace,
     run_case,
+    status_text,
 )
 from torch_fl_conformance.layout_blocks import Blocks, Layout, fill_blocks, read, stray_write, write
 from torch_fl_conformance.problem import UNSERVED, Problem, Tensor
@@ -199,9 +198,9 @@ def _fail(problem: Problem, message: str, violates: tuple[str, ...], **facts: An
 def _check_statuses(problem: Problem, result: CaseResult) -> None:
     plan = result.plan
     if plan["status"] != FL_OK:
-        raise _fail(problem, f"plan of a claimed row: {_status(plan)}", ("FL-KERNEL-009",))
+        raise _fail(problem, f"plan of a claimed row: {status_text(plan)}", ("FL-KERNEL-009",))
     if result.unplaced is not None:
-        raise _fail(problem, f"plan asks for what no device has: {result.unplaced}", ("FL-KERNEL-008",))
+        raise _fail(problem, f"plan: {result.unplaced}", ("FL-KERNEL-008",))
     counters = problem.structure.params.get("counters")
     if counters is not None and problem.claim.philox_exact and plan["rng_increment"] != counters:
         message = f"rng_increment {plan['rng_increment']}, Philox4x32-10 uses {counters} counters here"
@@ -218,9 +217,9 @@ def _check_statuses(problem: Problem, result: CaseResult) -> None:
         if problem.recipe.argument in UNSERVED and _failed_asynchronously(step):
             continue  # permitted by FL-KERNEL-013
         if step.run["status"] != FL_OK:
-            raise _fail(problem, f"run of a claimed row: {_status(step.run)}", ("FL-KERNEL-009",))
+            raise _fail(problem, f"run of a claimed row: {status_text(step.run)}", ("FL-KERNEL-009",))
         if step.sync["status"] != FL_OK:
-            raise _fail(problem, f"stream_sync after run: {_status(step.sync)}", ("FL-KERNEL-009",))
+            raise _fail(problem, f"stream_sync after run: {status_text(step.sync)}", ("FL-KERNEL-009",))
         if not step.workspace_intact:
             size = plan["workspace_bytes"]
             raise _fail(problem, f"bytes outside the {size} bytes of workspace changed", ("FL-KERNEL-008",))
@@ -231,11 +230,6 @@ def _check_statuses(problem: Problem, result: CaseResult) -> None:
 def _failed_asynchronously(step: StepResult) -> bool:
     """Whether the operation failed when it ran; an INLINE device tells so in run already."""
     return FL_ASYNC_FAILURE in (step.run["status"], step.sync["status"])
-
-
-def _status(answer: Mapping[str, Any]) -> str:
-    message = (answer.get("err") or {}).get("message", "")
-    return f"status {answer['status']}" + (f" ({message})" if message else "")
 
 
 def _check_surroundings(laid: _Laid, number: int, step: StepResult) -> None:
@@ -295,7 +289,7 @@ def _check_outputs(laid: _Laid, number: int, words: Mapping[str, Array], due: _D
                 "budget": miss.budget, "formula": bound.formula,
                 "operands": _operands_at(laid, number, answer, miss.index),
             }  # fmt: skip
-            raise _fail(problem, message, _blame(problem, number), **facts)
+            raise _fail(problem, message, _blame(laid, number), **facts)
     return worst, where
 
 
@@ -323,15 +317,17 @@ def _operands_at(laid: _Laid, number: int, answer: Expected, index: tuple[int, .
     }
 
 
-def _blame(problem: Problem, number: int) -> tuple[str, ...]:
+def _blame(laid: _Laid, number: int) -> tuple[str, ...]:
     """Rules that a wrong number may have broken, by what the case had that an easier one has not."""
+    problem = laid.problem
     if problem.operator.op_class == "random":
-        return ("FL-KERNEL-014", "FL-KERNEL-005", "FL-MEM-001")
-    rules = ["FL-KERNEL-010" if problem.claim.tier != "EXACT" else "FL-KERNEL-009"]
-    rules += ["FL-KERNEL-005"] if problem.recipe.layout != "contiguous" else []
-    rules += ["FL-MEM-001", "FL-MEM-004"]
-    rules += ["FL-KERNEL-004"] if problem.structure.params else []
+        rules = ["FL-KERNEL-014"]
+    else:
+        rules = ["FL-KERNEL-010" if problem.claim.tier != "EXACT" else "FL-KERNEL-009"]
     rules += ["FL-KERNEL-006"] if problem.alias else []
+    rules += ["FL-KERNEL-005"] if problem.recipe.layout != "contiguous" else []
+    rules += ["FL-KERNEL-004"] if problem.structure.params else []
+    rules += ["FL-MEM-001", "FL-MEM-004"] if any(place.offset for place in laid.blocks.places.values()) else []
     rules += ["FL-MEM-006", "FL-KERNEL-008"] if number else []
     return tuple(rules)
 

@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch_fl_conformance.failures import RuleViolated
+from torch_fl_spec.abi import FL_OK, status_name
 
-FL_OK = 0
-FL_UNIMPLEMENTED = 7
-FL_ASYNC_FAILURE = 9
+from torch_fl_conformance.failures import RuleViolated
 
 
 class CaseDriver(Protocol):
@@ -108,8 +106,13 @@ class MemoryFailed(RuleViolated):
     """Allocating or copying for a case failed, though the kernel was not to blame."""
 
     def __init__(self, stage: str, answer: dict[str, Any]) -> None:
-        message = (answer.get("err") or {}).get("message", "")
-        super().__init__(f"{stage} of a kernel case: status {answer['status']} {message}".rstrip(), {})
+        super().__init__(f"{stage} of a kernel case: {status_text(answer)}", {})
+
+
+def status_text(answer: Mapping[str, Any]) -> str:
+    """A failed call's status by its name, with the plugin's message."""
+    message = (answer.get("err") or {}).get("message", "")
+    return status_name(answer["status"]) + (f" ({message})" if message else "")
 
 
 def number(value: float | int) -> Any:
@@ -150,7 +153,7 @@ def run_case(driver: CaseDriver, case: KernelCase) -> CaseResult:
     steps = []
     unplaced = None
     for place, (got, region) in enumerate(zip(answers, regions, strict=False)):
-        for stage in ("stream", "alloc", "upload", "download"):
+        for stage in ("stream", "alloc", "upload", "download", "free"):
             if (got.get(stage) or {}).get("status", FL_OK) != FL_OK and not _failed(got):
                 raise MemoryFailed(stage, got[stage])
         if got.get("workspace"):

@@ -1,8 +1,8 @@
 """Judges one operator row: draws its cases, runs each through the driver, compares every byte that came back.
 
-Each problem becomes one call on fixed addresses, run at least twice: with one poison in outputs, holes, frames and
-workspace, then with the complement, and every second time with other elements at the same addresses, so that a plan
-or result cached by address, and anything read that nobody wrote, shows.
+Each problem becomes one call on fixed addresses with a poison in outputs, holes, frames and workspace. Most (at quick
+effort about half) run once more with the complement, every second time with other elements at the same addresses, so
+that a plan or result cached by address, and anything read that nobody wrote, shows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from torch_fl_spec.registry import Operator, load_registry
 from torch_fl_spec.rows import ExpectedRow
+from torch_fl_spec.vocabulary import FLOATS
 
 from torch_fl_conformance import labels
 from torch_fl_conformance.case_judge import Again, CaseFailed, examine
@@ -168,18 +169,29 @@ def report(
 
 
 def check_declaration(row: KernelRow, operator: Operator, claim: Claim) -> None:
-    """Half types accumulate in f32 or wider below tier FAST (FL-KERNEL-010)."""
-    precision = claim.precision(operator)
+    """What a row says of its accumulator sets its budget, so it has to be credible (FL-KERNEL-010).
+
+    The accumulator of a floating row is floating, has the bits that the row says, and below tier FAST is f32 or wider.
+    Nothing is asked of operators whose budgets are all exact: no declaration widens those.
+    """
     types = [claim.dtypes[0], operator.dtype_of(operator.outs[0].type, claim.dtypes)]
-    floating = all(name in ("f32", "f64", "f16", "bf16") for name in types)
-    least = 53 if types[0] == "f64" else 24
-    if floating and claim.tier != "FAST" and operator.op_class != "movement" and precision.bits < least:
-        row.case(op=operator.op, variant=claim.variant, dtypes=",".join(claim.dtypes))
-        row.fail(
-            f"{operator.op}: tier {claim.tier} with an accumulator of {precision.bits} significant bits; "
-            f"{types[0]} needs at least {least}, fewer are tier FAST",
-            violates=("FL-KERNEL-010",),
+    if not all(name in FLOATS for name in types) or all(budget.exact for budget in operator.budgets):
+        return
+    precision = claim.precision(operator)
+    used, least = precision.accumulator, 53 if types[0] == "f64" else 24
+    wrong = None
+    if claim.accumulator is not None and claim.accumulator not in FLOATS:
+        wrong = f"an accumulator of {claim.accumulator} in a floating row; declare the floating type it computes in"
+    elif precision.bits > used.precision:
+        wrong = f"accumulator_bits {precision.bits}, {used.name} has {used.precision}; 0 says all of them"
+    elif claim.tier != "FAST" and precision.bits < least:
+        wrong = (
+            f"tier {claim.tier} with an accumulator of {precision.bits} significant bits; "
+            f"{types[0]} needs at least {least}, fewer are tier FAST"
         )
+    if wrong:
+        row.case(op=operator.op, variant=claim.variant, dtypes=",".join(claim.dtypes))
+        row.fail(f"{operator.op}: {wrong}", violates=("FL-KERNEL-010",))
 
 
 def claims_of(declared: Mapping[str, Any], wanted: ExpectedRow) -> tuple[Operator, dict[str, Claim]]:

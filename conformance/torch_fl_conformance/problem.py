@@ -10,7 +10,7 @@ from typing import Any
 from torch_fl_spec.registry import Operator
 
 from torch_fl_conformance.budget import Precision
-from torch_fl_conformance.dtypes import DTYPES, DType, compute_type
+from torch_fl_conformance.dtypes import DTYPES, DType
 from torch_fl_conformance.layout_blocks import Layout
 from torch_fl_conformance.values import Draw
 
@@ -78,9 +78,10 @@ class Claim:
     def precision(self, operator: Operator) -> Precision:
         """Accumulator, its bits and summation path, as declared or as the registry's default."""
         accumulator = DTYPES[self.accumulator or operator.compute_dtype(self.dtypes)]
-        if not accumulator.is_float:
-            accumulator = compute_type(DTYPES["f32"])
         bits = self.accumulator_bits or accumulator.precision
+        if not accumulator.is_float:  # of integer rows, whose budgets are exact
+            accumulator = DTYPES["f32"]
+            bits = accumulator.precision
         return Precision(accumulator, bits, self.path_length, self.tier == "FAST")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ffi = abi.ffi
 
-_WORKSPACE_LIMIT = 4 << 30  # bytes; more than any planned case needs is the plugin's error
+_WORKSPACE_LIMIT = 4 << 30  # bytes; cases are small, and none has a use for more
 _GUARD_BYTE = 0x6B
 _STALE_FILL = 0xA5A5A5A5A5A5A5A5  # what a gated kernel must not see: its inputs arrive behind the gate
 
@@ -169,8 +169,13 @@ class KernelMemory:
         self._workspace_image = b""
         if size == 0:
             return
-        if size > _WORKSPACE_LIMIT or align > self.device.info["max_align"] or align & (align - 1):
-            text = f"a workspace of {size} bytes aligned to {align} cannot be allocated"
+        largest = self.device.info["max_align"]
+        text = None
+        if size > _WORKSPACE_LIMIT:
+            text = f"workspace_bytes {size} for a case of a few MiB; the suite gives up to {_WORKSPACE_LIMIT}"
+        elif align > largest or align & (align - 1):
+            text = f"workspace_align {align}, expected a power of two up to the device's max_align {largest}"
+        if text:
             self.result["workspace"] = {"status": abi.FL_OUT_OF_MEMORY, "err": {"message": text}}
             raise Stop
         guard = -(-max(wish.get("guard", 256), 1) // align) * align

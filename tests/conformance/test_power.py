@@ -13,6 +13,7 @@ from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.failures import RuleViolated
 from torch_fl_conformance.problem import Problem
 from torch_fl_conformance.row import Row
+from torch_fl_spec.abi import FL_INVALID_ARGUMENT
 
 from . import defects, device_defects
 from .defects import Values, with_defect
@@ -124,6 +125,40 @@ def test_narrow_accumulator_is_no_accurate_tier() -> None:
     with pytest.raises(RuleViolated, match="accumulator"):
         judge_operator(IdealDevice(), "mm", ("f16",), accumulator="f16")
     judge_operator(IdealDevice(), "mm", ("f16",), accumulator="f16", tier="FAST")
+
+
+@pytest.mark.parametrize(
+    ("op", "claims", "words"),
+    [
+        ("arange.start_step", {"accumulator": "bf16"}, "an accumulator of 8 significant bits"),
+        ("arange.start_step", {"accumulator": "i64", "accumulator_bits": 1}, "an accumulator of i64 in a floating row"),
+        ("mm", {"accumulator": "i64", "tier": "FAST"}, "an accumulator of i64 in a floating row"),
+        ("mm", {"accumulator": "f32", "accumulator_bits": 53}, "accumulator_bits 53, f32 has 24"),
+        ("mm", {"accumulator_bits": 53}, "accumulator_bits 53, f32 has 24"),
+    ],
+)
+def test_an_incredible_accumulator_earns_no_budget(op: str, claims: dict[str, Any], words: str) -> None:
+    """The budget of a floating row hangs on its accumulator: what none can have is refused, whatever the class."""
+    with pytest.raises(RuleViolated, match=words):
+        judge_operator(IdealDevice(), op, F32, **claims)
+
+
+def test_rows_that_no_accumulator_touches_may_name_any() -> None:
+    """Integer rows, and operators that only copy: their budgets are exact whatever is declared."""
+    judge_operator(IdealDevice(), "sum.dim_IntList", ("i32", "i64"), accumulator="i64", accumulator_bits=63)
+    judge_operator(IdealDevice(), "flip", ("bf16",), accumulator="bf16")
+
+
+class _NoFree(IdealDevice):
+    def execute(self, command: Any, timeout: float | None = None) -> Any:
+        answer = super().execute(command, timeout)
+        return {**answer, "free": {"status": FL_INVALID_ARGUMENT, "err": {"message": "no such block"}}}
+
+
+def test_a_case_whose_blocks_cannot_be_freed_fails() -> None:
+    """Freeing what the driver has allocated must go right, as the other calls of a case must."""
+    with pytest.raises(RuleViolated, match=r"free of a kernel case: INVALID_ARGUMENT \(no such block\)"):
+        judge_operator(_NoFree(), "neg", F32)
 
 
 class _Harness(IdealDevice):

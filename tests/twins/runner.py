@@ -17,6 +17,8 @@ from .corpus import ROOT, Twin
 WATCHDOG = 8.0
 """Seconds without an answer after which a driver counts as hung: less than a user's run allows, since defects hang."""
 KILLS = ("fail", "crash", "hang")
+LIKELIEST = 3
+"""A row names every rule that its case may break, the likeliest first: so many of them have to hold the broken one."""
 START_SECONDS = 60.0
 """For a judge to start, on a loaded machine."""
 
@@ -148,7 +150,7 @@ def weaknesses(twin: Twin, kill: Kill) -> list[str]:
     named = kill.violates
     if not named and kill.row is not None and kill.row.startswith("FL-"):
         named = (kill.row,)
-    if kill.verdict == "fail" and not set(named) & set(twin.rules):
+    if kill.verdict == "fail" and not set(named[:LIKELIEST]) & set(twin.rules):
         reasons.append(f"named {', '.join(named) or 'no rule'}")
     return reasons
 
