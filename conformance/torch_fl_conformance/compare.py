@@ -28,7 +28,7 @@ class Expected:
     exact: T = 0 whatever the formula says (exact-integer data). signed_zero: the sign of zero counts.
     care: False where any value is right (rule FL-KERNEL-013). repeated: few distinct values (kappa = h).
     low, high: where given (discontinuous outputs near a jump), every value between them is right.
-    class_only: elements of which only the class (NaN, infinite, finite) is judged.
+    class_only: elements of which only whether they are NaN is judged.
     alternatives: further arrays of right answers, judged like ref.
     accept: a witness check on what came back (argmax: the value at the index is the maximum).
     forbid: elements that are wrong however near they lie (a uniform number that reaches the end of its range).
@@ -160,7 +160,9 @@ def judge(words: Array, expected: Expected, dtype: DType, budget: Array, *, flus
         right = np.where(expected.class_only, np.isnan(got) == np.isnan(ref), right)
         forgiven = expected.class_only if forgiven is None else forgiven | expected.class_only
     if expected.accept is not None:
-        right = right | expected.accept(got)
+        accepted = expected.accept(got)
+        right = right | accepted
+        forgiven = accepted if forgiven is None else forgiven | accepted
     if expected.forbid is not None:
         right = right & ~expected.forbid(got)
     if expected.care is not None:

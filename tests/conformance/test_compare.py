@@ -145,6 +145,16 @@ def test_unspecified_elements_are_left_alone() -> None:
     assert judge(to_bits(np.array([1, 9], np.float32), F32), expected, F32, zero).mismatch is not None
 
 
+def test_what_a_witness_accepts_is_no_distance() -> None:
+    """A random number that no bits were promised for is right or wrong, never so many budgets away."""
+    unit = {"accept": lambda got: (got >= 0) & (got < 1)}
+    outcome = judged(np.array([0.25, 0.75]), np.array([0.5, 0.5]), 2.0**-23, **unit)
+    assert (outcome.mismatch, outcome.worst) == (None, 0.0)
+    wrong = judged(np.array([0.25, 1.5]), np.array([0.5, 0.5]), 2.0**-23, **unit)
+    assert wrong.mismatch is not None
+    assert wrong.mismatch.index == (1,)
+
+
 def test_worst_ratio_is_reported() -> None:
     """The largest err/T and where it was."""
     outcome = judged(np.array([1.0, 1.25, 1.125]), np.ones(3), 0.5)
