@@ -91,17 +91,20 @@ def _read_entry(kernel: Any, where: str) -> tuple[dict[str, Any] | None, list[st
         reasons.append(f"FL-KERNEL-001: {where} has no operator name of 1 to {_LONGEST_OP} characters")
     where = f"{where} ({op!s:.80} r{kernel.revision})"
     if variant is None or not re.fullmatch(r"[a-z0-9_]{1,64}", variant):
-        reasons.append(f"FL-KERNEL-002: {where} has variant {variant!r:.80}; a variant name is 1 to 64 of [a-z0-9_]")
+        reasons.append(f"FL-LAYOUT-009: {where} has variant {variant!r:.80}; a variant name is 1 to 64 of [a-z0-9_]")
     if kernel.plan == ffi.NULL or kernel.run == ffi.NULL:
-        reasons.append(f"FL-KERNEL-001: {where} lacks plan or run")
+        reasons.append(f"FL-KERNEL-001: {where} lacks plan or run; set both")
     if kernel.n_types > abi.FL_MAX_TYPE_VARIABLES:
-        reasons.append(f"FL-KERNEL-001: {where} has n_types {kernel.n_types}, at most 8 are possible")
+        reasons.append(
+            f"FL-KERNEL-001: {where} has n_types {kernel.n_types}, at most {abi.FL_MAX_TYPE_VARIABLES} are possible; "
+            "use the registry's number of type variables"
+        )
     if kernel.n_rows and kernel.rows == ffi.NULL:
-        reasons.append(f"FL-KERNEL-001: {where} has n_rows {kernel.n_rows} and no rows")
+        reasons.append(f"FL-KERNEL-001: {where} has n_rows {kernel.n_rows} and no rows; point rows at them, or say 0")
     if kernel.n_rows and (kernel.row_stride < abi.FL_SIZE_V1_0_KERNEL_ROW or kernel.row_stride % 8):
         reasons.append(f"FL-KERNEL-001: {where} has row_stride {kernel.row_stride}; use the rows' own sizeof")
     if kernel.tier not in _TIERS:
-        reasons.append(f"FL-KERNEL-010: {where} has unknown tier {kernel.tier}")
+        reasons.append(f"FL-KERNEL-001: {where} has unknown tier {kernel.tier}; use FL_TIER_EXACT, _ACCURATE or _FAST")
     if reasons:
         return None, reasons
     rows, ignored, reasons = _read_rows(kernel, where)

@@ -233,6 +233,7 @@ def test_names_that_no_report_can_carry_are_refused(
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
+        ("ODD_VARIANT", "v" * 65, "FL-LAYOUT-009: device 0, kernel entry 0 (aten::neg r1) has variant 'vvv"),
         ("ODD_VARIANT", "v" * 65, "a variant name is 1 to 64 of [a-z0-9_]"),
         ("ODD_OP", "aten::" + "o" * 123, "no operator name of 1 to 128 characters"),
         ("ODD_OP", "", "no operator name of 1 to 128 characters"),
@@ -242,7 +243,7 @@ def test_kernel_names_that_no_row_can_carry_are_refused(
     plugin: PluginBuilder, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(PluginRefused, match="FL-KERNEL-00") as caught:
+    with pytest.raises(PluginRefused, match=r"FL-(KERNEL-001|LAYOUT-009)") as caught:
         describe(plugin("odd_strings"))
     assert words in caught.value.reasons[0]
     assert len(caught.value.reasons[0]) < 250
