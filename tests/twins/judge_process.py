@@ -2,7 +2,7 @@
 
 Request: {"library", "runs": [{"seed", "rows": [patterns]}], "watchdog": seconds, "stop": whether a run ends at its
 first failing row}. Answer: one JSON line for each run, {"seed", "rows": [{"id", "verdict", "violates", "message",
-"seconds"}], "exit", "seconds"}, with "said" where no row ran. A failing case is shrunk for the first seed only: of the
+"seconds", "worst"}], "exit", "seconds"}, with "said" where no row ran. A failing case is shrunk for the first seed only: of the
 others one asks whether they fail.
 The process is the suite's own judge, pytest and all. Left out is what thousands of short runs need not repeat: the
 report, which nobody reads, and items for rows that are not asked for.
@@ -40,7 +40,7 @@ class _Rows:
         if text is None:
             return
         row = json.loads(text)
-        kept = ("id", "verdict", "violates", "message", "case", "seconds")
+        kept = ("id", "verdict", "violates", "message", "case", "seconds", "worst")
         self.rows.append({key: row[key] for key in kept if key in row})
 
 

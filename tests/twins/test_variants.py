@@ -8,7 +8,7 @@ from .build import build
 from .corpus import Variant, load_variants
 from .runner import judge
 
-SAMPLE = ("pairwise", "one_worker", "flushing")
+SAMPLE = ("pairwise", "one_worker", "flushing", "other_random_bits", "division_fails")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,3 +32,6 @@ def test_an_honest_variant_passes(variant: Variant, pytestconfig: pytest.Config)
     (run,) = judge(library, [(1, rows)], watchdog=30.0, stop=False, seconds=1800)
     refused = {row["id"]: row.get("message", "") for row in run.rows if row["verdict"] not in ("pass", "not-claimed")}
     assert refused == {}, f"{variant.id} ({variant.title}) is honest"
+    # what the gate asks of a row that passes
+    beyond = {row["id"]: row["worst"] for row in run.rows if "worst" in row and not row["worst"]["err_over_t"] <= 1}
+    assert beyond == {}, f"{variant.id} ({variant.title}) passes rows that the gate refuses"
