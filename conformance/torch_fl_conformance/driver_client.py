@@ -19,6 +19,7 @@ from torch_fl_spec.loader import HOST_NAME, PluginRefused
 from torch_fl_spec.printable import printable
 
 from torch_fl_conformance import wire
+from torch_fl_conformance.code_files import CodeFile, code_files
 from torch_fl_conformance.failures import DriverCrashed, DriverDisturbed, DriverError, DriverHung
 from torch_fl_conformance.shared_memory import SharedMemory
 from torch_fl_conformance.transcript import Transcript
@@ -38,7 +39,6 @@ class DriverConfig:
     grease: bool = True
     host_minor: int = 0
     host_name: str | None = HOST_NAME
-    mask: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()  # variables of the judge's environment that the kit names
     env: Mapping[str, str] = field(default_factory=dict)  # further variables, set as given
     log: bool = False  # give the plugin a log function instead of NULL
@@ -52,7 +52,6 @@ class DriverConfig:
             "grease": self.grease,
             "host_minor": self.host_minor,
             "host_name": self.host_name,
-            "mask": list(self.mask),
             "log": self.log,
         }
 
@@ -81,6 +80,8 @@ class Driver:
         self._row = "run"
         self._number = 0
         self._description: dict[str, Any] | None = None
+        self.code: set[CodeFile] = set()  # what the plugin has brought into the processes so far, itself included
+        self._before: set[str] | None = None  # files mapped ahead of the plugin
 
     @property
     def pid(self) -> int:
@@ -122,6 +123,7 @@ class Driver:
 
         What GREASE draws from here on follows from row and seed, not from the rows before.
         """
+        self.note_code()
         self._row, self._number = f"{seed}:{row}", 0
         self.transcript.begin_row()
         self.memory.reset()
@@ -167,7 +169,8 @@ class Driver:
             self._exchange({"do": "prepare"}, self.config.watchdog)
         except DriverCrashed as crash:
             raise DriverError(f"the driver process did not start: {crash.stderr_tail}") from None
-        return self.maps()
+        self._before = self.maps()
+        return self._before
 
     def load(self) -> list[str]:
         """Load the plugin; returns what of the process that has changed (see flh_state); raises PluginRefused."""
@@ -179,20 +182,23 @@ class Driver:
         process = self._process
         if process is None:
             return
+        self.note_code()
         self._close_pipes()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)
         self._kill()
 
-    def restart(self) -> None:
-        """A fresh process; all handles are gone."""
-        self.stop()
-        self.start()
-
     def close(self) -> None:
         """Stop, and release the shared memory."""
         self.stop()
         self.memory.close()
+
+    def note_code(self) -> None:
+        """Remember the libraries that have come into the running process with the plugin."""
+        if self._process is None or self._before is None:
+            return
+        with contextlib.suppress(OSError):  # it has just died
+            self.code |= code_files(self.maps() - self._before)
 
     def maps(self) -> set[str]:
         """Paths of the files mapped into the running driver."""
@@ -272,6 +278,7 @@ class Driver:
     def _hung(self, command: Mapping[str, Any], seconds: float) -> DriverHung:
         process = self._process
         assert process is not None
+        self.note_code()
         stacks = _thread_states(process.pid)
         process.send_signal(signal.SIGUSR1)
         time.sleep(0.2)

@@ -17,8 +17,9 @@ from typing import Any
 from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import out, struct, task
-from torch_fl_conformance.calls import table_of
+from torch_fl_conformance.calls import Kept, table_of
 from torch_fl_conformance.driver_client import Driver
+from torch_fl_conformance.failures import DriverError
 from torch_fl_conformance.handles import Block, Event, Gate, HostBuffer, Stream
 from torch_fl_conformance.kernel_calls import KernelCalls
 from torch_fl_conformance.moves import SYNC_NS
@@ -32,7 +33,8 @@ class Abi(KernelCalls):
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver)
         self._gates: list[Gate] = []
-        self.stalled_canaries: set[str] = set()  # devices on which a canary of this row got stuck
+        self.canaries: dict[str, Any] = {}  # by device; see ordering
+        self._uncertain: set[str] = set()
 
     # -- devices ------------------------------------------------
 
@@ -114,6 +116,11 @@ class Abi(KernelCalls):
 
     # -- the end of a row ------------------------------------------------
 
+    def may_make(self, handle: Kept) -> str:
+        """The ref of an out parameter: what a call leaves there, if it succeeds, is released after the row."""
+        self._uncertain.add(handle.ref)
+        return self.keep(handle).ref
+
     def release_all(self) -> None:
         """Open all gates, wait, destroy and free what is left; raises RuleViolated when that fails."""
         for gate in self._gates:
@@ -123,9 +130,17 @@ class Abi(KernelCalls):
         for index in range(len(self.devices)):
             self.device_sync(f"d{index}", 5_000_000_000)
         for handle in sorted(self._live.values(), key=lambda live: _RELEASE_ORDER.index(type(live))):
-            if isinstance(handle, HostBuffer):
-                self.release_host(handle)
-            elif isinstance(handle, Block):
-                self.free(handle)
-            else:
-                self.destroy(handle)
+            try:
+                self._release(handle)
+            except DriverError:  # no such object
+                if handle.ref not in self._uncertain:
+                    raise
+        self.canaries.clear()
+
+    def _release(self, handle: Stream | Event | Block | HostBuffer) -> None:
+        if isinstance(handle, HostBuffer):
+            self.release_host(handle)
+        elif isinstance(handle, Block):
+            self.free(handle)
+        else:
+            self.destroy(handle)

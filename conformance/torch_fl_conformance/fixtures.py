@@ -3,7 +3,7 @@
 row           Row of this item: case(), require(), label(), check(), fail(), worst(), not_claimed(), note()
 abi           Abi: typed calls through `driver`, objects released after the row (see facade.py)
 driver        Driver of this worker, shared by its rows; fresh after a row that did not pass
-fresh_driver  factory of further drivers: fresh_driver(host_minor=9999, mask=(...), grease=False, env={...})
+fresh_driver  factory of further drivers: fresh_driver(host_minor=9999, grease=False, env={...})
 operator_row  ExpectedRow of an operator item (op, revision, variant, dtypes, tier); asking for it is what
               makes a test function the check of its chapter's operator rows
 device_info   list of the devices' infos, as `describe` gives them
@@ -28,7 +28,7 @@ from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.effort import Effort, row_seed
 from torch_fl_conformance.exclusive import DeviceLock
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.failures import DriverError, DriverHung, RuleViolated
+from torch_fl_conformance.failures import DriverCrashed, DriverError, DriverHung, RuleViolated
 from torch_fl_conformance.health import is_healthy
 from torch_fl_conformance.in_process import InProcessDriver
 from torch_fl_conformance.recording import ITEM_ROW, ROW, broke_before
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy
 
 FreshDriver = Callable[..., Driver]
-"""fresh_driver(*, host_minor=0, host_name="torch-fl", mask=(), grease=True, log=False, options=None, env=None)"""
+"""fresh_driver(*, host_minor=0, host_name="torch-fl", grease=True, log=False, options=None, env=None)"""
 
 
 @pytest.fixture(scope="session")
@@ -109,13 +109,20 @@ def driver(request: pytest.FixtureRequest, row: Row, worker_driver: Driver, sett
 
 
 @pytest.fixture
-def abi(driver: Driver) -> Iterator[Abi]:
-    """Typed calls through the worker's driver; what a row leaves behind is released."""
+def abi(driver: Driver, row: Row) -> Iterator[Abi]:
+    """Typed calls through the worker's driver; what a row leaves behind is released.
+
+    A crash or hang meanwhile is the row's, unless it has failed before.
+    """
     calls = Abi(driver)
     yield calls
     try:
         calls.release_all()
-    except (RuleViolated, DriverError, DriverHung):
+    except (DriverCrashed, DriverHung) as end:
+        row.facts = {"what": "release of what the row had made"}
+        row.ending = end
+    except (RuleViolated, DriverError) as refusal:
+        row.note(f"what the row had made could not be released: {refusal}")
         driver.stop()
 
 
@@ -128,7 +135,6 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
             *,
             host_minor: int = 0,
             host_name: str | None = HOST_NAME,
-            mask: tuple[str, ...] = (),
             grease: bool = True,
             log: bool = False,
             options: str | None = None,
@@ -138,7 +144,6 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
                 settings.driver,
                 host_minor=host_minor,
                 host_name=host_name,
-                mask=mask,
                 grease=grease,
                 log=log,
                 options=settings.driver.options if options is None else options,

@@ -66,13 +66,16 @@ def _canary(abi: Abi, row: Row, device: str) -> Callable[[], None]:
         abi.driver.execute({"do": "count", "name": "canary"})
         time.sleep(0.0003)
 
-    if not abi.device_info(device)["independent_streams"] or _TripsOnDevice.known_stalled(abi, device):
+    if not abi.device_info(device)["independent_streams"]:
         row.note("canary: host round trips")
         return by_host
-    trip = _TripsOnDevice(abi, device)
+    # One for the whole row: a plugin need not have a stream for each look.
+    if device not in abi.canaries:
+        abi.canaries[device] = _TripsOnDevice(abi, device)
+    trip: _TripsOnDevice = abi.canaries[device]
 
     def by_device() -> None:
-        if _TripsOnDevice.known_stalled(abi, device) or not trip():
+        if not trip():
             row.note("canary: host round trips, since a stalled stream stops the others")
             by_host()
 
@@ -80,11 +83,11 @@ def _canary(abi: Abi, row: Row, device: str) -> Callable[[], None]:
 
 
 class _TripsOnDevice:
-    """Eight bytes to the device and back, in a stream of their own."""
+    """Eight bytes to the device and back, in a stream of their own; False once they got stuck."""
 
     def __init__(self, abi: Abi, device: str) -> None:
         self.abi = abi
-        self.device = device
+        self.stalled = False
         self.stream: Stream = abi.stream(device)
         self.block = abi.alloc(device, 64)
         self.buffer = abi.host_buffer(64)
@@ -95,16 +98,12 @@ class _TripsOnDevice:
             call_command("stream.sync", self.stream, CANARY_NS),
         ]
 
-    @staticmethod
-    def known_stalled(abi: Abi, device: str) -> bool:
-        """Whether an earlier canary of this row did not get through."""
-        return device in abi.stalled_canaries
-
     def __call__(self) -> bool:
+        if self.stalled:
+            return False
         answers = self.abi.driver.execute_all(self.trip)
         for answer in answers[:2]:
             self.abi.succeeded("memory.copy", answer)
         if answers[-1]["status"] == header.FL_TIMEOUT:
-            self.abi.stalled_canaries.add(self.device)
-            return False
-        return True
+            self.stalled = True
+        return not self.stalled

@@ -6,6 +6,7 @@ problem's fl_call with slots, tags and counts that may be exchanged, on scratch 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ class RawCall:
         fields: dict[str, Arg] = {
             "sizes": array(given.shape, "int64_t"),
             "strides": array(layout.strides, "int64_t"),
-            "numel": _product(given.shape),
+            "numel": math.prod(given.shape),
             "dtype": given.dtype.number if dtype is None else dtype,
             "ndim": len(given.shape),
             "device": int(self.kernel.device[1:]),
@@ -150,10 +151,3 @@ class RawCall:
 def answer(result: CallResult) -> tuple[int, tuple[int, ...]]:
     """(status, what plan wrote) for comparing two plans; nothing where it failed."""
     return result.status, tuple(int(result.value[name]) for name in ANSWER) if result.ok else ()
-
-
-def _product(sizes: Sequence[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product

@@ -90,6 +90,8 @@ class Recorder:
         if ROW not in item.stash:
             return report
         error = call.excinfo.value if call.excinfo is not None else None
+        if error is None and call.when == "teardown":
+            error = item.stash[ROW].ending
         first_failure = error is not None and (JUDGED not in item.stash or call.when == "teardown")
         if first_failure or (call.when == "call" and JUDGED not in item.stash):
             self._judge(item, report, error)
@@ -101,7 +103,7 @@ class Recorder:
     def _judge(self, item: pytest.Item, report: pytest.TestReport, error: BaseException | None) -> None:
         row = item.stash[ROW]
         judgement = judge(row, error)
-        if report.when == "teardown" and judgement.verdict != "error":
+        if report.when == "teardown" and judgement.verdict != "error" and item.stash[JUDGED][0].verdict in BROKEN:
             return
         folder = None
         if judgement.verdict in BROKEN:

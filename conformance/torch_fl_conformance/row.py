@@ -35,6 +35,7 @@ class Row:
     on_case: Callable[[], None] | None = None  # called at each case(): the driver's transcript starts anew there
     seconds: float = 0.0
     driver: Any = None  # the Driver whose transcript becomes the reproducer
+    ending: BaseException | None = None  # how the driver ended when the row's objects were released after the check
 
     def case(self, **facts: Any) -> None:
         """Count one case. `facts` (plain data: shapes, seed, ...) are printed if this case fails."""

@@ -43,14 +43,14 @@ class RunSettings:
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del plain["rows"]
         driver = dataclasses.asdict(self.driver)
-        driver["mask"], driver["pass_env"] = list(self.driver.mask), list(self.driver.pass_env)
+        driver["pass_env"] = list(self.driver.pass_env)
         return {**plain, "effort": self.effort.name, "driver": driver}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
         """Settings as another process made them."""
         driver = dict(plain["driver"])
-        driver["mask"], driver["pass_env"] = tuple(driver["mask"]), tuple(driver["pass_env"])
+        driver["pass_env"] = tuple(driver["pass_env"])
         return cls(**{**plain, "effort": Effort(plain["effort"]), "driver": DriverConfig(**driver)})
 
 

@@ -1,7 +1,7 @@
 """The whole surface of the interface as one list: a valid call of every function, for checks that go through all.
 
-Each sample makes its own objects, so that it may be called any number of times; what it makes is released with the
-driver. `null` names the positions that must not be NULL, `struct` where a growable struct is passed in, `outs` how
+Each sample makes its own objects, so that it may be called any number of times; what it makes is released after the
+row. `null` names the positions that must not be NULL, `struct` where a growable struct is passed in, `outs` how
 many out parameters there are.
 """
 
@@ -15,7 +15,7 @@ from torch_fl_spec import abi as header
 
 from torch_fl_conformance.arguments import Arg, out, struct, task, text
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.handles import Event, Stream
+from torch_fl_conformance.handles import Block, Event, Stream
 from torch_fl_conformance.payload import Affine
 
 Doomed = TypeVar("Doomed", Stream, Event)
@@ -74,7 +74,7 @@ def _memory(abi: Abi, device: str) -> list[Sample]:
 
     def alloc(o: Options) -> list[Arg]:
         args = struct("fl_mem_alloc_args", {"bytes": BYTES}, **o)
-        return [device, args, out("uint64_t", save=abi.driver.name("b"))]
+        return [device, args, out("uint64_t", save=abi.may_make(Block(abi.driver.name("b"), device, BYTES, 0)))]
 
     def free(_: Options) -> list[Arg]:
         made = abi.alloc(device, BYTES)
@@ -96,7 +96,8 @@ def _streams(abi: Abi, device: str) -> list[Sample]:
     stream, event = abi.stream(device), abi.event(device)
 
     def create(o: Options) -> list[Arg]:
-        return [device, struct("fl_stream_create_args", {}, **o), out("fl_stream", save=abi.driver.name("s"))]
+        made = abi.may_make(Stream(abi.driver.name("s"), device))
+        return [device, struct("fl_stream_create_args", {}, **o), out("fl_stream", save=made)]
 
     return [
         Sample("stream.create", create, (0, 1, 2), "fl_stream_create_args"),
@@ -126,7 +127,8 @@ def _events(abi: Abi, device: str) -> list[Sample]:
     abi.sync(stream)
 
     def create(o: Options) -> list[Arg]:
-        return [device, struct("fl_event_create_args", {}, **o), out("fl_event", save=abi.driver.name("e"))]
+        made = abi.may_make(Event(abi.driver.name("e"), device))
+        return [device, struct("fl_event_create_args", {}, **o), out("fl_event", save=made)]
 
     return [
         Sample("event.create", create, (0, 1, 2), "fl_event_create_args"),

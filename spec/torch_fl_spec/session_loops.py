@@ -86,17 +86,6 @@ def _error_storm(session: Session, command: Mapping[str, Any], out: Any) -> dict
     return {}
 
 
-def _record_storm(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, Any]:
-    """{"event", "stream", "waiter": stream?, "count"}: record again and again, each followed by a wait."""
-    event, stream = (
-        _handle(session, "fl_event", command["event"]),
-        _handle(session, "fl_stream", command["stream"]),
-    )
-    waiter = _handle(session, "fl_stream", command.get("waiter"))
-    helper.load().flh_record_storm(session.plugin.root, event, stream, waiter, command["count"], out)
-    return {}
-
-
 def _elapsed_storm(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, Any]:
     """{"start", "end": timing events, "stream", "count"} -> "least_ns"; wrong: negative times."""
     start, end = (_handle(session, "fl_event", command[name]) for name in ("start", "end"))
@@ -105,26 +94,13 @@ def _elapsed_storm(session: Session, command: Mapping[str, Any], out: Any) -> di
     return {"least_ns": int(helper.load().flh_elapsed_storm(root, start, end, stream, command["count"], out))}
 
 
-def _query_loop(session: Session, command: Mapping[str, Any], out: Any) -> dict[str, Any]:
-    """{"stream" or "event", "count"} -> "statuses": {number as text: how often}; -1: unknown statuses."""
-    tally = ffi.new("uint64_t[]", abi.libc.FLH_STATUSES)
-    stream = _handle(session, "fl_stream", command.get("stream"))
-    event = _handle(session, "fl_event", command.get("event"))
-    helper.load().flh_query_loop(session.plugin.root, stream, event, command["count"], tally)
-    out.calls = command["count"]
-    last = abi.libc.FLH_STATUSES - 1
-    return {"statuses": {str(-1 if n == last else n): int(times) for n, times in enumerate(tally) if times}}
-
-
 LOOPS: dict[str, Loop] = {
     "alloc_storm": _alloc_storm,
     "cycle": _cycle,
     "work_cycle": _work_cycle,
     "submit_storm": _submit_storm,
     "error_storm": _error_storm,
-    "record_storm": _record_storm,
     "elapsed_storm": _elapsed_storm,
-    "query_loop": _query_loop,
 }
 
 

@@ -283,7 +283,6 @@ class _Canaries:
     """A device whose round trips are counted, in place of Abi."""
 
     def __init__(self) -> None:
-        self.stalled_canaries: set[str] = set()
         self.driver = self
         self.trips = 0
 

@@ -13,6 +13,7 @@ from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import CallResult
+from torch_fl_conformance.leaks import memory_taken
 from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.payload import Affine
 from torch_fl_conformance.row import Row
@@ -46,10 +47,17 @@ def test_failures_come_with_text(row: Row, abi: Abi, fresh_driver: FreshDriver, 
         full = abi.call(fn, *args)
         row.case(call=fn, capacity=1024)
         _check_text(row, full, 1024)
-        for capacity in (0, 1, 2, 8, 17):
+        capacities = (0, 1, 2, 8, 17)
+        cuts = []
+        for capacity in capacities:
             row.case(call=fn, capacity=capacity)
-            cut = abi.call(fn, *args, err={"capacity": capacity, "guard": True})
-            _check_text(row, cut, capacity)
+            cuts.append(abi.call(fn, *args, err={"capacity": capacity, "guard": True}))
+            _check_text(row, cuts[-1], capacity)
+        if abi.call(fn, *args).message != full.message:
+            row.note(f"{fn} gives another text each time, so that cut ones can't be compared with the whole")
+            continue
+        for capacity, cut in zip(capacities, cuts, strict=True):
+            row.case(call=fn, capacity=capacity)
             whole = full.message.encode()[: max(capacity - 1, 0)].decode("utf-8", "ignore")
             row.check(
                 cut.message == whole,
@@ -79,13 +87,15 @@ def _wide_characters(row: Row, driver: Driver) -> None:
     _check_text(row, whole, 1024)
     row.check(key in whole.message, "the refusal of an unknown option does not name it", message=whole.message)
     raw = whole.message.encode()
+    again = abi_call(driver, "device.open", 0, args, out("fl_device"))
+    same = again.message == whole.message  # where a text counts or tells the time, only its form can be judged
     for capacity in range(1, len(raw) + 3):
         row.case(call="device.open", option=key, capacity=capacity)
         cut = abi_call(driver, "device.open", 0, args, out("fl_device"), err={"capacity": capacity, "guard": True})
         _check_text(row, cut, capacity)
         expected = raw[: capacity - 1].decode("utf-8", "ignore")
         row.check(
-            cut.message == expected,
+            cut.message == expected or not same,
             "a text is not cut at the last boundary between characters that fits",
             expected=expected,
             got=cut.message,
@@ -176,7 +186,7 @@ def _unclaimed_dtype(row: Row, abi: Abi) -> None:
         _status(row, abi, "UNIMPLEMENTED", f"dtype {dtype}", "kernel.plan", payload.kernel, "d0", call, out("fl_plan"))
 
 
-@rule("FL-ERROR-003")
+@rule("FL-ERROR-003", exclusive=True)
 def test_failures_have_no_effect(row: Row, abi: Abi) -> None:
     """Outputs keep their sentinels, objects work on, and a success leaves err alone."""
     stream, block = abi.stream(), abi.alloc("d0", 256)
@@ -200,17 +210,9 @@ def test_failures_have_no_effect(row: Row, abi: Abi) -> None:
     row.check(abi.download(stream, block) == b"\x61" * 256, "a refused call changed device memory")
     abi.fill(stream, block, 0x62)
     row.check(abi.download(stream, block) == b"\x62" * 256, "an object does not work after refused calls")
-    free_before = abi.mem_info("d0")[0]
-    for _ in range(20):
-        abi.call("memory.alloc", "d0", struct("fl_mem_alloc_args", {"bytes": 1 << 62}), out("uint64_t"))
-        abi.call("memory.alloc", "d0", struct("fl_mem_alloc_args", {"bytes": 4096, "flags": 1 << 9}), out("uint64_t"))
-    row.case(what="every refusal, again and again")
-    command = {"do": "loop", "name": "work_cycle", "device": 0, "what": "refused", "count": 5}
-    outcome = abi.driver.execute(command, timeout=60.0)
-    row.check(not outcome["failures"], "an object does not work after refused calls", **outcome)
-    row.check(not outcome["wrong"], "a call that must be refused was not", **outcome)
+    taken = memory_taken(abi, "d0", lambda: _refuse_again_and_again(row, abi))
     row.case(what="memory after refused allocations")
-    row.check(abi.mem_info("d0")[0] == free_before, "refused allocations took memory")
+    row.check(not taken, "refused allocations took memory", **taken)
     for sample in samples(abi):
         if sample.fn == "root.get_extension":
             continue
@@ -219,6 +221,17 @@ def test_failures_have_no_effect(row: Row, abi: Abi) -> None:
         row.check(result.ok, f"{result} for valid arguments, expected OK")
         row.check(result.err is None, f"{sample.fn} succeeded and wrote err", err=str(result.err))
         row.check(result.intact, f"{sample.fn} wrote an argument")
+
+
+def _refuse_again_and_again(row: Row, abi: Abi) -> None:
+    for _ in range(20):
+        abi.call("memory.alloc", "d0", struct("fl_mem_alloc_args", {"bytes": 1 << 62}), out("uint64_t"))
+        abi.call("memory.alloc", "d0", struct("fl_mem_alloc_args", {"bytes": 4096, "flags": 1 << 9}), out("uint64_t"))
+    row.case(what="every refusal, again and again")
+    command = {"do": "loop", "name": "work_cycle", "device": 0, "what": "refused", "count": 5}
+    outcome = abi.driver.execute(command, timeout=60.0)
+    row.check(not outcome["failures"], "an object does not work after refused calls", **outcome)
+    row.check(not outcome["wrong"], "a call that must be refused was not", **outcome)
 
 
 def _refused_work(abi: Abi, stream: Any, block: Any) -> list[tuple[str, list[Any], str]]:

@@ -14,6 +14,7 @@ from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.kernel_samples import ClaimedKernel, claimed, drawn, one_row, per_class, plain
 from torch_fl_conformance.layout_blocks import Layout, contiguous_strides
+from torch_fl_conformance.leaks import memory_taken
 from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.payload import WORD, Affine
 from torch_fl_conformance.problem import Problem, Tensor
@@ -167,20 +168,22 @@ def _free_memory(row: Row, abi: Abi, kernels: list[ClaimedKernel], rng: np.rando
             abi.fill(stream, block, 1)
         payload.run(stream, target, x, b, 3, words)
         abi.sync(stream)
-        before = abi.mem_info("d0")[0]
+
+        def many_runs() -> int:
+            least = []
+            for start in range(0, count, 100):
+                gate = abi.gate(stream) if gates_work(abi) and start == 0 else None
+                for _ in range(100):
+                    payload.run(stream, target, x, b, 3, words)
+                least.append(abi.mem_info("d0")[0])
+                if gate is not None:
+                    gate.open()
+            abi.sync(stream)
+            return min(least)
+
         row.case(what="free memory over many runs", runs=count)
-        for start in range(0, count, 100):
-            gate = abi.gate(stream) if gates_work(abi) and start == 0 else None
-            for _ in range(100):
-                payload.run(stream, target, x, b, 3, words)
-            now = abi.mem_info("d0")[0]
-            row.check(now >= before, "run takes device memory: less of it is free with 100 runs pending",
-                      before=before, now=now, runs=start + 100)  # fmt: skip
-            if gate is not None:
-                gate.open()
-        abi.sync(stream)
-        after = abi.mem_info("d0")[0]
-        row.check(after >= before, "device memory is lost over many runs", before=before, after=after, runs=count)
+        taken = memory_taken(abi, "d0", many_runs)
+        row.check(not taken, "run takes device memory, while runs are pending or for good", **taken, runs=count)
     for kernel in per_class(kernels, rng, effort.pick(2, len(kernels))):
         row.case(kernel=kernel.name, what="free memory over runs of one kernel")
         _runs_of(row, abi, kernel, rng, effort.pick(20, 200))
@@ -195,23 +198,19 @@ def _runs_of(row: Row, abi: Abi, kernel: ClaimedKernel, rng: np.random.Generator
         row.note(f"{kernel.name}: a canonical call is refused, which FL-KERNEL-009 judges")
         return
     abi.sync(stream)
-    before = abi.mem_info(kernel.device)[0]
-    gate = abi.gate(stream) if gates_work(abi) else None
-    for _ in range(count):
-        raw.run(stream)
-    pending = abi.mem_info(kernel.device)[0]
-    if gate is not None:
-        gate.open()
-    abi.sync(stream)
-    after = abi.mem_info(kernel.device)[0]
-    row.check(
-        min(pending, after) >= before,
-        f"run of {kernel.name} takes device memory",
-        before=before,
-        pending=pending,
-        after=after,
-        runs=count,
-    )
+
+    def runs() -> int:
+        gate = abi.gate(stream) if gates_work(abi) else None
+        for _ in range(count):
+            raw.run(stream)
+        pending = abi.mem_info(kernel.device)[0]
+        if gate is not None:
+            gate.open()
+        abi.sync(stream)
+        return pending
+
+    taken = memory_taken(abi, kernel.device, runs)
+    row.check(not taken, f"run of {kernel.name} takes device memory", **taken, runs=count)
     abi.destroy(stream)
     raw.release()
 

@@ -84,19 +84,12 @@ void flh_submit_storm(const fl_plugin* plugin, fl_stream stream, flh_record* rec
                       uint64_t base, flh_outcome* out);
 
 /* Even threads create streams of priority INT32_MAX, odd ones allocate 0 bytes. failures: calls that succeeded;
- * wrong: the text is not the one that the same call gave alone, or its length is not `length`. */
+ * wrong: the text is not the one that the same call gives alone, before and after, or its length is not `length`. */
 void flh_error_storm(const fl_plugin* plugin, fl_device device, uint64_t threads, uint64_t count, flh_outcome* out);
 
-/* Records `count` times, each followed by a wait of `waiter` where that is not NULL. */
-void flh_record_storm(const fl_plugin* plugin, fl_event event, fl_stream stream, fl_stream waiter, uint64_t count,
-                      flh_outcome* out);
 /* Records two TIMING events, syncs and reads; returns the least elapsed time in ns. wrong: below 0. */
 int64_t flh_elapsed_storm(const fl_plugin* plugin, fl_event start, fl_event end, fl_stream stream, uint64_t count,
                           flh_outcome* out);
-
-#define FLH_STATUSES 16
-/* Queries the stream, or the event where stream is NULL; tally[status]++, others in the last place. */
-void flh_query_loop(const fl_plugin* plugin, fl_stream stream, fl_event event, uint64_t count, uint64_t* tally);
 
 /* ---- Process state: digests, except signal_mask and floating_point (this thread's control bits) ---- */
 typedef struct flh_state {
