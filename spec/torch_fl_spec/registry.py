@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch_fl_spec.vocabulary import CORE_DTYPES, FLOATS, LABEL_DTYPES, PROFILES, REGIME_DTYPES
+from torch_fl_spec.vocabulary import CORE_DTYPES, FLOATS, LABEL_DTYPES, PROFILE_NDIM, PROFILES, REGIME_DTYPES
 
 SCHEMA = "torch-fl-operators/1"
 COMPILED = Path(__file__).with_name("operators.json")
@@ -87,6 +87,7 @@ class Operator:
     budgets: tuple[Budget, ...]
     n_ops: str  # expression: roundings on the longest path that can underflow
     signed_zero: bool  # the sign of a zero result is strict
+    ndim: int | None  # dimensions that a tensor of a call has at most; None: any number
     compute: str | None  # dtype that floating rows compute in, None: f32 for halves, else the dtype itself
     profile: str
     regimes: tuple[str, ...]
@@ -151,6 +152,11 @@ class Operator:
         if PROFILES.index(self.profile) > PROFILES.index(profile):
             return False
         return all(dtype in CORE_DTYPES for dtype in row)
+
+    @property
+    def profile_ndim(self) -> int:
+        """The least max_ndim with which a kernel fills its row in a profile."""
+        return min(self.ndim or PROFILE_NDIM, PROFILE_NDIM)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,7 @@ def _compile_operator(file: FileSource, source: OperatorSource) -> dict[str, Any
         "budgets": budgets,
         "n_ops": source.n_ops,
         "signed_zero": source.signed_zero,
+        "ndim": source.ndim,
         "compute": expand_dtypes(source.compute)[0] if source.compute else None,
         "profile": source.profile or file.profile,
         "regimes": regimes,

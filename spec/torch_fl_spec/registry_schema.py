@@ -67,6 +67,7 @@ class OperatorSource(_Model):
     budgets: list[BudgetSource] = []
     n_ops: str = "1"
     signed_zero: bool = False
+    ndim: Annotated[int, Field(ge=1)] | None = None
     compute: str | None = None
     profile: Literal["core", "infer", "train"] | None = None
     regimes: list[str] | None = None

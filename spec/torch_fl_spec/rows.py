@@ -62,7 +62,8 @@ def expected_rows(
     """Every row of a run: vendor rules first, then operators in the registry's order.
 
     declarations: `devices` and `extensions` as the session's describe gives them. kernel_table: its
-    `kernels`, one list per device; a row is claimed when any device claims it. Operators, revisions and dtype
+    `kernels`, one list per device; a row is claimed when any device claims it. Variants of tier FAST, or that take
+    fewer dimensions than the profile asks for, are judged but fill no row of it. Operators, revisions and dtype
     rows that the registry doesn't know have no row, nor have entries with an ill-formed variant name, which
     FL-KERNEL-001 refuses. ValueError for an unknown profile.
     """
@@ -78,12 +79,24 @@ def expected_rows(
     return rows
 
 
-# (op, revision, dtype row) -> variant -> tier
-_Claims = dict[tuple[str, int, tuple[str, ...]], dict[str, str]]
+@dataclass(frozen=True)
+class _Claim:
+    """What the devices together claim of a row by one variant: where they differ, the least counts."""
+
+    tier: str
+    max_ndim: int
+
+    def fills(self, operator: Operator) -> bool:
+        """Whether a profile counts it."""
+        return self.tier != "FAST" and self.max_ndim >= operator.profile_ndim
+
+
+# (op, revision, dtype row) -> variant -> claim
+_Claims = dict[tuple[str, int, tuple[str, ...]], dict[str, _Claim]]
 
 
 def _claims(registry: Registry, kernel_table: Sequence[Sequence[Mapping[str, Any]]]) -> _Claims:
-    """What the tables claim of the registry; the least precise tier counts where devices differ."""
+    """What the tables claim of the registry."""
     claims: _Claims = {}
     for device in kernel_table:
         for kernel in device:
@@ -95,21 +108,25 @@ def _claims(registry: Registry, kernel_table: Sequence[Sequence[Mapping[str, Any
                 dtypes = tuple(row["dtypes"])
                 if dtypes in operator.rows:
                     variants = claims.setdefault((operator.op, operator.revision, dtypes), {})
-                    known = variants.get(kernel["variant"], TIERS[0])
-                    variants[kernel["variant"]] = max(known, tier, key=TIERS.index)
+                    found = _Claim(tier, int(kernel["max_ndim"]))
+                    known = variants.get(kernel["variant"], found)
+                    variants[kernel["variant"]] = _Claim(
+                        max(known.tier, tier, key=TIERS.index), min(known.max_ndim, found.max_ndim)
+                    )
     return claims
 
 
 def _operator_rows(
-    operator: Operator, dtypes: tuple[str, ...], profile: str, variants: Mapping[str, str]
+    operator: Operator, dtypes: tuple[str, ...], profile: str, variants: Mapping[str, _Claim]
 ) -> list[ExpectedRow]:
-    """The rows of each variant, and the unclaimed one where none of tier EXACT or ACCURATE serves it."""
+    """The rows of each variant, and the unclaimed one where no variant fills it."""
     required = operator.required_in(profile, dtypes)
     rows = []
-    for variant, tier in sorted(variants.items()):
-        extra = not required or tier == "FAST"
-        rows.append(_operator_row(operator, dtypes, variant, tier, may_be_not_claimed=False, extra=extra))
-    if all(tier == "FAST" for tier in variants.values()) and (required or not variants):
+    for variant in sorted(variants):
+        claim = variants[variant]
+        extra = not required or not claim.fills(operator)
+        rows.append(_operator_row(operator, dtypes, variant, claim.tier, may_be_not_claimed=False, extra=extra))
+    if not any(claim.fills(operator) for claim in variants.values()) and (required or not variants):
         row = _operator_row(operator, dtypes, UNCLAIMED, None, may_be_not_claimed=not required, extra=False)
         rows.append(row)
     return rows

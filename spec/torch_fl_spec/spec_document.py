@@ -94,7 +94,8 @@ def _operator(operator: Operator) -> str:
         f"- **`{operator.op}`** r{operator.revision} ({operator.profile}): {operator.summary}  ",
         f"  `({slots}) -> {outs}`; rows: {_rows(operator)}"
         + (f"; in place of {' or '.join(operator.inplace)}" if operator.inplace else "")
-        + ("; sign of zero strict" if operator.signed_zero else ""),
+        + ("; sign of zero strict" if operator.signed_zero else "")
+        + (f"; at most {operator.ndim} dimension{'s' * (operator.ndim > 1)}" if operator.ndim else ""),
     ]
     floating = [budget for budget in operator.budgets if not _by_rule(budget)]
     for budget in floating:

@@ -32,6 +32,8 @@ DTYPE_SETS: dict[str, tuple[str, ...]] = {
 CLASSES = ("pointwise", "reduction", "contraction", "normalisation", "movement", "index", "random")
 PROFILES = ("core", "infer", "train")
 CORE_DTYPES = ("f32", "i32", "i64", "bool")
+# Dimensions that a kernel of a profile has to take, where calls of its operator have as many: batches of images.
+PROFILE_NDIM = 4
 TIERS = ("EXACT", "ACCURATE", "FAST")
 
 # Slot kinds and the fl_arg tags that a slot of the kind may carry (NONE besides where it is optional).

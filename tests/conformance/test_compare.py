@@ -147,10 +147,13 @@ def test_unspecified_elements_are_left_alone() -> None:
 
 def test_what_a_witness_accepts_is_no_distance() -> None:
     """A random number that no bits were promised for is right or wrong, never so many budgets away."""
-    unit = {"accept": lambda got: (got >= 0) & (got < 1)}
-    outcome = judged(np.array([0.25, 0.75]), np.array([0.5, 0.5]), 2.0**-23, **unit)
+
+    def accept(got: Array) -> Array:
+        return np.asarray((got >= 0) & (got < 1))
+
+    outcome = judged(np.array([0.25, 0.75]), np.array([0.5, 0.5]), 2.0**-23, accept=accept)
     assert (outcome.mismatch, outcome.worst) == (None, 0.0)
-    wrong = judged(np.array([0.25, 1.5]), np.array([0.5, 0.5]), 2.0**-23, **unit)
+    wrong = judged(np.array([0.25, 1.5]), np.array([0.5, 0.5]), 2.0**-23, accept=accept)
     assert wrong.mismatch is not None
     assert wrong.mismatch.index == (1,)
 

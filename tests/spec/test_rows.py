@@ -15,9 +15,13 @@ def declared(independent: int = 1, **extensions: int) -> dict[str, Any]:
     return {"devices": [{"independent_streams": independent}], "extensions": names}
 
 
-def kernel(op: str, *rows: str, variant: str = "generic", tier: str = "ACCURATE", revision: int = 1) -> Any:
+def kernel(
+    op: str, *rows: str, variant: str = "generic", tier: str = "ACCURATE", revision: int = 1, max_ndim: int = 8
+) -> Any:
     dtypes = [{"dtypes": row.split(",")} for row in rows]
-    return {"op": op, "revision": revision, "variant": variant, "tier": tier, "rows": dtypes}
+    return {
+        "op": op, "revision": revision, "variant": variant, "tier": tier, "max_ndim": max_ndim, "rows": dtypes
+    }  # fmt: skip
 
 
 def rows_of(op: str, *devices: list[Any], profile: str = "core") -> dict[str, ExpectedRow]:
@@ -67,6 +71,24 @@ def test_a_fast_kernel_does_not_serve_a_required_row() -> None:
     assert rows["aten::mm/r1/tf32/f32"].extra
     assert not rows["aten::mm/r1/-/f32"].may_be_not_claimed
     assert "aten::mm/r1/-/f16" not in rows
+
+
+@pytest.mark.parametrize(
+    ("op", "least"),
+    [("aten::neg", 4), ("aten::sum.dim_IntList", 4), ("aten::mm", 2), ("aten::arange.start_step", 1)],
+)
+def test_a_kernel_of_too_few_dimensions_does_not_serve_a_required_row(op: str, least: int) -> None:
+    """Four dimensions are asked for, or as many as a call of the operator can have."""
+    dtypes = "f32,f32" if "sum" in op else "f32"
+    enough = rows_of(op, [kernel(op, dtypes, max_ndim=least)])
+    assert not enough[f"{op}/r1/generic/{dtypes}"].extra
+    assert f"{op}/r1/-/{dtypes}" not in enough
+    if least > 1:
+        fewer = rows_of(op, [kernel(op, dtypes, max_ndim=least - 1)])
+        assert fewer[f"{op}/r1/generic/{dtypes}"].extra
+        assert not fewer[f"{op}/r1/-/{dtypes}"].may_be_not_claimed
+        beside = [kernel(op, dtypes, max_ndim=least - 1), kernel(op, dtypes, variant="wide", max_ndim=8)]
+        assert f"{op}/r1/-/{dtypes}" not in rows_of(op, beside)
 
 
 def test_devices_are_united_and_the_least_precise_tier_counts() -> None:

@@ -2,8 +2,8 @@
 
 Request: {"library", "runs": [{"seed", "rows": [patterns]}], "watchdog": seconds, "stop": whether a run ends at its
 first failing row}. Answer: one JSON line for each run, {"seed", "rows": [{"id", "verdict", "violates", "message",
-"seconds", "worst"}], "exit", "seconds"}, with "said" where no row ran. A failing case is shrunk for the first seed only: of the
-others one asks whether they fail.
+"seconds", "worst"}], "exit", "seconds"}, with "said" where no row ran. A failing case is shrunk for the first seed
+only: of the others one asks whether they fail.
 The process is the suite's own judge, pytest and all. Left out is what thousands of short runs need not repeat: the
 report, which nobody reads, and items for rows that are not asked for.
 """
