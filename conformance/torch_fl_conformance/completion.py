@@ -39,6 +39,12 @@ def complete(
     return _without_power_when_ungated(complete_rows, settings) if fill else complete_rows
 
 
+def unsettled(rows: list[dict[str, Any]], change: str) -> list[dict[str, Any]]:
+    """The rows of a plugin whose bytes have changed: what passed, passed nobody knows which of them."""
+    message = f"the library changed during the run: {change}; leave it alone and run again"
+    return [{**row, "verdict": "error", "message": message} if row["verdict"] == "pass" else row for row in rows]
+
+
 def _without_power_when_ungated(rows: list[dict[str, Any]], settings: RunSettings) -> list[dict[str, Any]]:
     """On an ASYNC device a run in which no row looked behind a closed gate has not seen any order."""
     claims_async = any(device["execution_model"] == "ASYNC" for device in settings.description["devices"])

@@ -22,7 +22,8 @@ from torch_fl_reports.model import Report
 from torch_fl_reports.writer import write_report
 
 from torch_fl_conformance import completion, terminal
-from torch_fl_conformance.metadata import run_metadata
+from torch_fl_conformance.code_files import CODE
+from torch_fl_conformance.metadata import library_facts, plugin_change, run_metadata
 from torch_fl_conformance.plugin import INTERRUPTED, holds_suite
 from torch_fl_conformance.recording import REPORT_ATTRIBUTE, REPRODUCER_FOLDER
 from torch_fl_conformance.settings import RunSettings
@@ -30,6 +31,7 @@ from torch_fl_conformance.settings import RunSettings
 CERTIFIED, NOT_CERTIFIED, HARNESS_ERROR = 0, 1, 3
 _REGULAR_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 WORKER_DESELECTED = "torch_fl_deselected"
+WORKER_CODE = "torch_fl_code"
 
 
 class Controller:
@@ -44,6 +46,7 @@ class Controller:
         self.interrupted = False
         self.uncollected = False
         self.deselected = 0
+        self.code = config.stash[CODE]  # of the drivers in this process; workers add theirs
         self.report: Report | None = None
         self.failure: str | None = None  # why there is no report
         self.began = time.time()
@@ -76,7 +79,9 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """A worker of pytest-xdist has finished, or died (its row will be missing)."""
-        self.deselected += getattr(node, "workeroutput", {}).get(WORKER_DESELECTED, 0)
+        output = getattr(node, "workeroutput", {})
+        self.deselected += output.get(WORKER_DESELECTED, 0)
+        self.code |= {(path, digest) for path, digest in output.get(WORKER_CODE, ())}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a row from the last report of its item."""
@@ -117,6 +122,9 @@ class Controller:
         partial = bool(self.deselected or stopped or not holds_suite(self.config))
         ended_early = self.interrupted or partial
         rows = completion.complete(self.rows, self.doubled, self.settings, fill=not ended_early)
+        change = plugin_change(self.settings, self.code)
+        if change is not None:
+            rows = completion.unsettled(rows, change)
         errors = any(row["verdict"] == "error" for row in rows) or exitstatus == pytest.ExitCode.INTERNAL_ERROR
         code = INTERRUPTED if self.interrupted else HARNESS_ERROR if errors else NOT_CERTIFIED
         clean = exitstatus in _REGULAR_ENDS or self.interrupted or stopped
@@ -125,8 +133,10 @@ class Controller:
         verdicts_allow = all(row["verdict"] in ("pass", "not-claimed", "waived") for row in rows)
         if code == NOT_CERTIFIED and verdicts_allow and not partial and not self.settings.in_process:
             code = CERTIFIED
+        known = {(library["path"], library["sha256"]) for library in self.settings.libraries}
         run = run_metadata(
             self.settings,
+            libraries=library_facts(known | self.code, Path(self.settings.driver.library)),
             began=self.began,
             ended=time.time(),
             workers=self.workers,

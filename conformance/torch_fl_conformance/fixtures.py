@@ -24,6 +24,7 @@ import pytest
 from torch_fl_spec.loader import HOST_NAME
 from torch_fl_spec.rows import ExpectedRow
 
+from torch_fl_conformance.code_files import CODE
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.effort import Effort, row_seed
 from torch_fl_conformance.exclusive import DeviceLock
@@ -82,11 +83,16 @@ def row(request: pytest.FixtureRequest, device_lock: DeviceLock) -> Iterator[Row
 
 
 @pytest.fixture(scope="session")
-def worker_driver(settings: RunSettings) -> Iterator[Driver]:
+def worker_driver(settings: RunSettings, pytestconfig: pytest.Config) -> Iterator[Driver]:
     """The one driver that the rows of this worker share."""
     driver = InProcessDriver(settings.driver) if settings.in_process else Driver(settings.driver)
     yield driver
+    _close(driver, pytestconfig)
+
+
+def _close(driver: Driver, config: pytest.Config) -> None:
     driver.close()
+    config.stash[CODE] |= driver.code
 
 
 @pytest.fixture
@@ -127,7 +133,7 @@ def abi(driver: Driver, row: Row) -> Iterator[Abi]:
 
 
 @pytest.fixture
-def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
+def fresh_driver(settings: RunSettings, row: Row, pytestconfig: pytest.Config) -> Iterator[FreshDriver]:
     """Drivers of the row's own, closed after it."""
     with contextlib.ExitStack() as stack:
 
@@ -151,7 +157,7 @@ def fresh_driver(settings: RunSettings, row: Row) -> Iterator[FreshDriver]:
             )
             made = Driver(config)
             made.begin_row(row.id, settings.seed)
-            stack.callback(made.close)
+            stack.callback(_close, made, pytestconfig)
             if row.driver is None:
                 row.driver = made
             return made

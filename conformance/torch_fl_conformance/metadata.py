@@ -8,8 +8,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,14 @@ from torch_fl_spec import INTERFACE, __version__
 from torch_fl_spec.registry import load_registry
 from torch_fl_spec.suite_digest import suite_digest
 
+from torch_fl_conformance.code_files import CodeFile
 from torch_fl_conformance.settings import RunSettings
 
 
 def run_metadata(
     settings: RunSettings,
     *,
+    libraries: Sequence[Mapping[str, str]],
     began: float,
     ended: float,
     workers: int,
@@ -31,15 +32,19 @@ def run_metadata(
     exit_code: int,
     arguments: Sequence[str],
 ) -> dict[str, Any]:
-    """The report's parts but its rows. began, ended: seconds since the epoch. arguments: pytest's."""
+    """The report's parts but its rows.
+
+    libraries: path and sha256 of what the plugin brought along. began, ended: seconds since the epoch. arguments:
+    pytest's.
+    """
     described = settings.description
     return {
         "interface": INTERFACE,
         "subject": {
             "vendor": str(described["name"]),
             "version": str(described["version"]),
-            "files": [file_facts(Path(settings.driver.library))],
-            "libraries": [dict(library) for library in settings.libraries],
+            "files": [dict(settings.plugin)],
+            "libraries": [dict(library) for library in libraries],
         },
         "abi": {key: described[key] for key in ("header_id", "minor", "table_hash")},
         "suite": {
@@ -70,7 +75,15 @@ def run_metadata(
 def trial_metadata(settings: RunSettings) -> dict[str, Any]:
     """The same for a run that has not begun, to see whether it can be reported at all."""
     return run_metadata(
-        settings, began=0.0, ended=0.0, workers=1, partial=True, interrupted=False, exit_code=1, arguments=()
+        settings,
+        libraries=settings.libraries,
+        began=0.0,
+        ended=0.0,
+        workers=1,
+        partial=True,
+        interrupted=False,
+        exit_code=1,
+        arguments=(),
     )
 
 
@@ -93,31 +106,32 @@ def file_facts(path: Path) -> dict[str, Any]:
     return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
 
 
-def library_facts(before: set[str], after: set[str], ours: Sequence[Path], plugin: Path) -> list[dict[str, str]]:
-    """Path and sha256 of the shared libraries that came into the driver with the plugin.
+def library_facts(code: Iterable[CodeFile], plugin: Path) -> list[dict[str, str]]:
+    """Path and sha256 of what was in drivers beside the plugin; a path occurs once for each of its contents."""
+    return [{"path": path, "sha256": digest} for path, digest in sorted(code) if path != str(plugin.resolve())]
 
-    before, after: files mapped ahead of loading and once the devices are open. ours: folders whose libraries
-    belong to the suite and to Python.
+
+def plugin_change(settings: RunSettings, code: Iterable[CodeFile]) -> str | None:
+    """How the plugin's bytes have changed since the run began, None where they have not.
+
+    code: what was in the drivers, which also tells of a change that was taken back.
     """
-    facts = []
-    for name in sorted(after - before):
-        path = Path(name)
-        if path == plugin or ".so" not in path.name or not path.is_file():
-            continue
-        if not any(path.is_relative_to(folder) for folder in ours):
-            facts.append({"path": name, "sha256": file_facts(path)["sha256"]})
-    return facts
+    path = Path(settings.driver.library)
+    judged = str(settings.plugin["sha256"])
+    try:
+        now = file_facts(path)["sha256"]
+    except OSError as error:
+        return f"{path.name} can no longer be read ({error.strerror})"
+    for digest in sorted({now} | {digest for held, digest in code if held == str(path.resolve())}):
+        if digest != judged:
+            return f"{path.name} had sha256 {judged} when the run began, and then {digest}"
+    return None
 
 
 def instant(seconds: float) -> str:
     """Seconds since the epoch as RFC 3339 in UTC."""
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def python_folders() -> list[Path]:
-    """Where Python and its packages keep their own libraries."""
-    return [Path(folder).resolve() for folder in {sys.prefix, sys.base_prefix + "/lib/python3"} if folder]
 
 
 def _os_name() -> str:

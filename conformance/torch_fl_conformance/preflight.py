@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from torch_fl_reports.writer import NotAReportFolder, assemble, check_replaceable
-from torch_fl_spec import abi, helper, kits
+from torch_fl_spec import helper, kits
 from torch_fl_spec.loader import PluginRefused
 from torch_fl_spec.rows import UNCLAIMED, fits
 
@@ -19,7 +19,7 @@ from torch_fl_conformance.driver_client import Driver, DriverConfig
 from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.failures import DriverError, DriverHung, PreflightFailed, RuleViolated
 from torch_fl_conformance.health import is_healthy
-from torch_fl_conformance.metadata import library_facts, python_folders, trial_metadata
+from torch_fl_conformance.metadata import file_facts, library_facts, trial_metadata
 from torch_fl_conformance.settings import RunSettings
 
 PROFILES = ("core", "infer", "train")
@@ -34,9 +34,12 @@ def settle(config: pytest.Config) -> RunSettings:
     try:
         kit = kits.resolve(name)
         library = kit.ensure_built()
+        plugin = file_facts(library)
         helper.library_path()
     except (kits.KitError, helper.HelperUnavailable) as error:
         raise PreflightFailed(str(error)) from None
+    except OSError as error:
+        raise PreflightFailed(f"{library}: {error.strerror}") from None
     driver_config = DriverConfig(
         library=str(library),
         options=kit.option_string,
@@ -60,6 +63,7 @@ def settle(config: pytest.Config) -> RunSettings:
         options=dict(kit.options),
         driver=DriverConfig(**{**vars(driver_config), "watchdog": effort.watchdog}),
         description=described,
+        plugin=plugin,
         libraries=libraries,
         healthy=healthy,
     )
@@ -116,12 +120,11 @@ def look(config: DriverConfig, name: str) -> tuple[dict[str, Any], list[dict[str
     """(answer to describe, libraries that the plugin brought along, whether 64 bytes make a round trip)."""
     driver = Driver(config)
     try:
-        before = driver.start_empty()
-        driver.load()
         described = driver.describe()
-        ours = [*python_folders(), abi.cache_dir().resolve()]
-        libraries = library_facts(before, driver.maps(), ours, Path(config.library).resolve())
-        return described, libraries, is_healthy(driver)
+        driver.note_code()
+        healthy = is_healthy(driver)
+        driver.note_code()
+        return described, library_facts(driver.code, Path(config.library)), healthy
     except PluginRefused as refusal:
         raise PreflightFailed(f"{name}: {'; '.join(refusal.reasons)}") from None
     except RuleViolated as failure:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 from torch_fl_spec.rows import ExpectedRow, fits
 
 from torch_fl_conformance import fixtures
-from torch_fl_conformance.controller import WORKER_DESELECTED, Controller
+from torch_fl_conformance.code_files import CODE
+from torch_fl_conformance.controller import WORKER_CODE, WORKER_DESELECTED, Controller
 from torch_fl_conformance.preflight import settle
 from torch_fl_conformance.recording import ITEM_ROW, Recorder, attach_rows
 from torch_fl_conformance.settings import SETTINGS, RunSettings
@@ -45,6 +47,7 @@ def register(config: pytest.Config) -> None:
     if SETTINGS not in config.stash:
         return  # pytest only shows its help
     settings = config.stash[SETTINGS]
+    config.stash[CODE] = set()
     config.pluginmanager.register(fixtures, "torch_fl_fixtures")
     config.pluginmanager.register(Collection(settings), "torch_fl_collection")
     config.pluginmanager.register(Recorder(settings), "torch_fl_recorder")
@@ -52,7 +55,7 @@ def register(config: pytest.Config) -> None:
         config.pluginmanager.register(Controller(config, settings), "torch_fl_controller")
         config.pluginmanager.register(Handover(settings), "torch_fl_handover")
     else:
-        config.pluginmanager.register(WorkerCount(config), "torch_fl_worker_count")
+        config.pluginmanager.register(WorkerOutput(config), "torch_fl_worker_output")
 
 
 class Handover:
@@ -68,15 +71,22 @@ class Handover:
         workerinput[_WORKERINPUT] = json.dumps(self.settings.to_plain())
 
 
-class WorkerCount:
-    """Tells the controller how many items -k and its like have taken away in this worker."""
+class WorkerOutput:
+    """Tells the controller how many items -k and its like have taken away here, and what the drivers have held."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.output: dict[str, int] = config.workeroutput  # type: ignore[attr-defined]
+        self.config = config
+        self.output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Count them."""
         self.output[WORKER_DESELECTED] = self.output.get(WORKER_DESELECTED, 0) + len(items)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """The drivers are closed."""
+        code = self.config.stash[CODE]
+        self.output[WORKER_CODE] = sorted(code)
 
 
 class Collection:

@@ -28,7 +28,8 @@ class RunSettings:
     options: Mapping[str, str]  # the kit's, for device_open
     driver: DriverConfig
     description: Mapping[str, Any]  # answer to `describe`
-    libraries: Sequence[Mapping[str, str]]  # path and sha256 of what the plugin loaded
+    plugin: Mapping[str, Any]  # name, sha256 and size of the library before it was first loaded
+    libraries: Sequence[Mapping[str, str]]  # path and sha256 of what it had brought along before any row ran
     healthy: bool  # the health probe succeeded before any row ran
     rows: list[ExpectedRow] = field(default_factory=list, compare=False, repr=False)
 

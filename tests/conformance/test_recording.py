@@ -42,7 +42,7 @@ def settings_of(execution_model: str = "ASYNC") -> RunSettings:
     }  # fmt: skip
     return RunSettings(
         vendor="fake", profile="core", effort=Effort("quick"), seed=1, in_process=False, report="/r", staging="/s",
-        options={}, driver=DriverConfig("/x.so"), description=description, libraries=[], healthy=True,
+        options={}, driver=DriverConfig("/x.so"), description=description, plugin={}, libraries=[], healthy=True,
     )  # fmt: skip
 
 
