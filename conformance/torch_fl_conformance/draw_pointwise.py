@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch_fl_spec.registry import Operator, Slot
@@ -143,6 +144,8 @@ def _repeated(draw: Draw, recipe: Recipe, shape: tuple[int, ...], count: int) ->
 def _number(draw: Draw, slot: Slot, wanted: str, dtype: DType, recipe: Recipe) -> Any:
     if slot.choices:
         return wanted or one_of(draw, slot.choices)
+    if slot.name == "value" and recipe.regime == "special" and dtype.is_float and not wanted:
+        return one_of(draw, (math.nan, -0.0, math.inf, -math.inf))
     if slot.name == "alpha" and not wanted:
         word = "one" if between(draw, 0, 2) else "integral"
         return scalar_of(draw, word, dtype)

@@ -96,7 +96,7 @@ def _of_arguments(problem: Problem) -> set[str]:
             found.add("optional_absent" if params[slot.name] is None else "optional_present")
     if params.get("alpha", 1) not in (1, 0):
         found.add("alpha_not_one")
-    if problem.operator.short_name == "fill.Scalar":
+    if problem.operator.short_name == "fill.Scalar" and str(params["value"]) in ("nan", "inf", "-inf", "-0.0"):
         found.add("special_values")
     return found
 
@@ -109,7 +109,9 @@ def _of_values(values: Array, tensor: Tensor, regime: str) -> set[str]:
     if dtype.is_float:
         size = np.abs(values)
         zero = size == 0
-        if zero.any() and np.isnan(size).any():
+        negative = np.count_nonzero(np.signbit(values[zero]))
+        infinite = np.isinf(size).any() or not (tensor.draw and tensor.draw.infinities)
+        if 0 < negative < np.count_nonzero(zero) and np.isnan(size).any() and infinite:
             found.add("special_values")
         if np.count_nonzero(size < dtype.min_normal) > np.count_nonzero(zero):
             found.add("subnormal")

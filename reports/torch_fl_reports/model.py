@@ -164,7 +164,7 @@ class RowBase(Part):
     seconds: Seconds
     labels: Labels | None = None
     worst: Worst | None = None
-    violates: list[RuleId] = []  # rules that the smallest failing case breaks
+    violates: list[RuleId] = []  # rules that the smallest failing case may break, likeliest first
     message: str | None = None  # the failure in words
     case: dict[str, JsonValue] | None = None  # facts of the smallest failing case
     reproducer: RelativePath | None = None  # folder inside the report

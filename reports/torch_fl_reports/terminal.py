@@ -34,6 +34,8 @@ def _head(report: Report, summary: Summary) -> RenderableType:
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
     facts.add_row("plugin", f"{subject.files[0].name}, sha256 {subject.files[0].sha256}")
+    for library in subject.libraries:
+        facts.add_row("loads", printable(f"{library.path}, sha256 {library.sha256}"))
     facts.add_row("suite", f"{report.suite.version}, sources {report.suite.source_digest[:16]}…")
     facts.add_row("run", f"{report.run.effort}, seed {report.run.seed}, {report.run.end}")
     speed = f"{summary.cases_per_second:,.0f} a second"
@@ -71,7 +73,7 @@ def _chapters(summary: Summary) -> Table:
 def _failure(row: Row) -> RenderableType:
     lines = [Text.assemble((row.verdict, "bold red"), "  ", (printable(row.id), "bold"))]
     if row.violates:
-        lines.append(Text(f"  violates {', '.join(row.violates)}"))
+        lines.append(Text(f"  may violate {', '.join(row.violates)}"))
     lines += [Text(f"  {line}") for line in printable(row.message or "").splitlines()]
     if row.reproducer is not None:
         lines.append(Text(f"  reproduce: python {row.reproducer}/repro.py", style="dim"))
