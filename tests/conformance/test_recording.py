@@ -35,14 +35,15 @@ def a_row(**more: Any) -> Row:
     return Row("FL-MEM-002", "memory", "rule", **more)
 
 
-def settings_of(execution_model: str = "ASYNC") -> RunSettings:
+def settings_of(execution_model: str = "ASYNC", library: str = "/x.so", sha256: str = "00" * 32) -> RunSettings:
     description = {
         "name": "fake", "version": "1", "devices": [{**DEVICE, "execution_model": execution_model}],
         "kernels": [[]], "extensions": {},
     }  # fmt: skip
     return RunSettings(
         vendor="fake", profile="core", effort=Effort("quick"), seed=1, in_process=False, report="/r", staging="/s",
-        options={}, driver=DriverConfig("/x.so"), description=description, plugin={}, libraries=[], healthy=True,
+        options={}, driver=DriverConfig(library), description=description, libraries=[], healthy=True,
+        plugin={"name": "x.so", "sha256": sha256, "size": 1},
     )  # fmt: skip
 
 
