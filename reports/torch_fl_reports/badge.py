@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anybadge  # type: ignore[import-untyped]
+from torch_fl_spec.registry import load_registry
 
 from torch_fl_reports.model import Report
 from torch_fl_reports.summary import summarise
@@ -44,6 +45,8 @@ def badge_of(report: Report) -> Badge:
     troubled = any(row.verdict in SUITE_TROUBLE for row in report.rows)
     if report.run.interrupted or report.run.partial or troubled:
         return Badge(LABEL, f"{level} · incomplete run", "lightgrey")
+    if report.suite.registry_digest != load_registry().digest:
+        return Badge(LABEL, f"{level} · other operators", "lightgrey")
     return Badge(LABEL, f"{level} · not passed", "red")
 
 

@@ -164,7 +164,7 @@ def verify(folder: Path) -> None:
 
     results = _open(folder).verify()
     show_verification(results)
-    sys.exit(1 if any(results.values()) else 0)
+    sys.exit(1 if any(decision.reasons for decision in results.values()) else 0)
 
 
 def _open(folder: Path) -> Registry:

@@ -37,11 +37,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Decision:
-    """Accepted when there is no reason against it. `report` and `signer`: as far as they were read."""
+    """Accepted when there is no reason against it. `report` and `signer`: as far as they were read.
+
+    `unchecked`: what an entry, accepted once, could not be judged by again.
+    """
 
     reasons: tuple[Reason, ...]
     report: Report | None = None
     signer: TrustedKey | None = None
+    unchecked: tuple[Reason, ...] = ()
 
     @property
     def accepted(self) -> bool:

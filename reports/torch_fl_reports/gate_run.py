@@ -13,6 +13,9 @@ from torch_fl_reports.keys import VENDOR_NAME
 from torch_fl_reports.model import Report
 from torch_fl_reports.policy import Policy
 
+NOT_RECOMPUTABLE = "not-recomputable"
+"""Code of the reason that is none against the report: what speaks for or against it can't be computed here."""
+
 CLOCK_SKEW = timedelta(minutes=10)
 """How far a vendor's clock may be ahead of the registry's."""
 
@@ -54,7 +57,8 @@ def suite(report: Report, policy: Policy, installed_registry: str) -> Iterator[R
     if operators not in policy.registry_digests:
         yield Reason("registry-digest", f"operator registry {operators} is not one that this registry accepts")
     elif operators != installed_registry:
-        yield Reason("registry-digest", f"operator registry {operators} is not the one installed here")
+        text = f"its rows can't be computed again here, where operator registry {operators} isn't the one installed"
+        yield Reason(NOT_RECOMPUTABLE, text)
     if report.abi.header_id not in policy.header_ids:
         yield Reason("header-id", f"header {report.abi.header_id} is not a released one")
     if report.interface not in policy.interfaces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from torch_fl_reports.gate_reason import Reason
@@ -25,7 +25,7 @@ def waivers(report: Report, policy: Policy, vendor: str, now: datetime) -> Itera
             yield from _valid(waiver, vendor, now)
     for row in report.rows:
         if row.verdict == "waived":
-            yield from _covered(row, stated)
+            yield from covered(row, stated)
         elif row.waiver is not None:
             yield Reason("waiver-rows", f"{row.id} names a waiver, but its verdict is {row.verdict}")
 
@@ -39,7 +39,8 @@ def _valid(waiver: Waiver, vendor: str, now: datetime) -> Iterator[Reason]:
         yield Reason("waiver-rows", f"erratum {waiver.id!r} must name one vendor and at most {MAX_ERRATUM_ROWS} rows")
 
 
-def _covered(row: Row, stated: dict[str, Waiver]) -> Iterator[Reason]:
+def covered(row: Row, stated: Mapping[str, Waiver]) -> Iterator[Reason]:
+    """What stands against a waived row by the waivers of its own report, keyed by id."""
     waiver = stated.get(row.waiver or "")
     if waiver is None:
         yield Reason("waiver-unknown", f"{row.id} is waived, but the report holds no waiver for it")

@@ -27,6 +27,7 @@ from torch_fl_reports.attestation import envelope_text
 from torch_fl_reports.canonical import MalformedJson, read_json
 from torch_fl_reports.gate import Decision, Setting, judge
 from torch_fl_reports.gate_reason import Reason
+from torch_fl_reports.gate_run import NOT_RECOMPUTABLE
 from torch_fl_reports.keys import VENDOR_NAME, BadKey, TrustedKey, load_public
 from torch_fl_reports.model import Name, Part, Profile, RealInstant, Report, Sha256
 from torch_fl_reports.policy import Policy, read_policy
@@ -122,8 +123,8 @@ class Registry:
                 _write(self.folder / "index.json", _index_text([*entries, entry]))
         return decision
 
-    def verify(self) -> dict[str, tuple[Reason, ...]]:
-        """Judge every entry again, at the time it was accepted: plugin digest -> reasons against it.
+    def verify(self) -> dict[str, Decision]:
+        """Judge every entry again, at the time it was accepted, by today's policy: plugin digest -> decision.
 
         Needs neither network nor device. Entries without an index line, and lines without an entry, count. Raises
         NotARegistry for a damaged index and BadKey for a damaged key.
@@ -132,14 +133,17 @@ class Registry:
         self.keys()  # a damaged key is told even where no entry asks for it
         entries = self.entries()
         for entry in entries:
-            results[entry.plugin] = self.verify_entry(entry).reasons
+            results[entry.plugin] = self.verify_entry(entry)
         for path in sorted((self.folder / "entries").glob("*.json")):
             if path.stem not in results:
-                results[path.stem] = (Reason("not-indexed", f"{path.name} is not in the index"),)
+                results[path.stem] = Decision((Reason("not-indexed", f"{path.name} is not in the index"),))
         return results
 
     def verify_entry(self, entry: Entry) -> Decision:
-        """Judge one line of the index and its envelope again, as `verify` does. Raises BadKey for a damaged key."""
+        """Judge one line of the index and its envelope again, as `verify` does. Raises BadKey for a damaged key.
+
+        An entry about operators that are not installed here stays good: the gate knew their rows when it accepted it.
+        """
         try:
             envelope = self.entry_path(entry.plugin).read_bytes()
         except OSError as error:
@@ -150,7 +154,7 @@ class Registry:
         if trial.report is None or trial.signer is None:
             return trial
         files = [file.sha256 for file in trial.report.subject.files]
-        decision = judge(envelope, files, self._setting(accepted))
+        decision = _apart(judge(envelope, files, self._setting(accepted)))
         try:
             agrees = entry == self._entry(trial.report, trial.signer, accepted)
         except (ValueError, OverflowError):  # the envelope says something that no index line can repeat
@@ -183,6 +187,13 @@ class Registry:
 
     def _lock(self) -> FileLock:
         return FileLock(self.folder / ".lock", timeout=60)
+
+
+def _apart(decision: Decision) -> Decision:
+    """The decision with what can't be computed here taken from the reasons."""
+    unchecked = tuple(reason for reason in decision.reasons if reason.code == NOT_RECOMPUTABLE)
+    reasons = tuple(reason for reason in decision.reasons if reason.code != NOT_RECOMPUTABLE)
+    return replace(decision, reasons=reasons, unchecked=unchecked)
 
 
 def instant(text: str) -> datetime:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+
+from torch_fl_spec.registry import load_registry
+from torch_fl_spec.rows import ExpectedRow
 
 from torch_fl_reports import totals
 from torch_fl_reports.canonical import report_digest
 from torch_fl_reports.closed_set import closed_set, must_claim
+from torch_fl_reports.gate_rows import closed
+from torch_fl_reports.gate_waivers import covered
 from torch_fl_reports.model import OperatorRow, Report, Row, Verdict
 
 
@@ -42,12 +47,14 @@ class Summary:
 def summarise(report: Report) -> Summary:
     """Everything recomputed from the rows; the report's own totals are not read.
 
-    A report that was changed after it was written has passed nothing.
+    A report that was changed after it was written, or that lacks a row, has passed nothing.
     """
-    required = must_claim(closed_set(report.run.profile, report.declarations))
+    expected = closed_set(report.run.profile, report.declarations)
+    required = must_claim(expected)
     reasons = totals.decide(report.run, report.rows, required).reasons
     if report_digest(report.plain()) != report.report_id:
         reasons = (*reasons, "the report was changed after it was written")
+    reasons = (*reasons, *_against_the_set(report, expected))
     level = f"{report.run.profile} {report.interface}"
     headline = f"Did not pass {level}" if reasons else f"Passed {level}"
     groups: dict[str, list[Row]] = defaultdict(list)
@@ -64,6 +71,19 @@ def summarise(report: Report) -> Summary:
         worst=_worst(report.rows),
         cases_per_second=report.run.cases / report.run.seconds if report.run.seconds else 0.0,
     )
+
+
+def _against_the_set(report: Report, expected: list[ExpectedRow]) -> Iterator[str]:
+    """What keeps the rows of a whole run from being those that the plugin must show."""
+    stated = {waiver.id: waiver for waiver in report.waivers}
+    for row in report.rows:
+        if row.verdict == "waived":
+            yield from (reason.text for reason in covered(row, stated))
+    if report.suite.registry_digest != load_registry().digest:
+        yield "it is about other operators than are installed here, so which rows it must hold can't be computed"
+    elif not (report.run.partial or report.run.interrupted):
+        # That a required row stays unclaimed has been said, once for all rows.
+        yield from (reason.text for reason in closed(report, expected) if reason.code != "not-claimed")
 
 
 _CHAPTERS = (

@@ -23,6 +23,8 @@ def show_decision(decision: Decision) -> None:
         console.print(Text("accepted", style="bold green"), printable(f"{subject.vendor} {subject.version},"), end=" ")
         console.print(f"{run.profile} {decision.report.interface}, self-run")
         console.print(f"plugin sha256 {subject.files[0].sha256}", soft_wrap=True)
+        for library in subject.libraries:
+            console.print(printable(f"loads sha256 {library.sha256} {library.path}"), soft_wrap=True)
         return
     console.print(Text(f"refused for {_reasons(len(decision.reasons))}", style="bold red"))
     _show_reasons(console, decision.reasons)
@@ -59,14 +61,14 @@ def show_entries(entries: list[Entry], now: datetime) -> None:
     console.print(table if entries else "no entries")
 
 
-def show_verification(results: Mapping[str, tuple[Reason, ...]]) -> None:
-    """One line per entry, with the reasons against it."""
+def show_verification(results: Mapping[str, Decision]) -> None:
+    """One line per entry, with the reasons against it, or what of it could not be checked."""
     console = Console(highlight=False, markup=False, emoji=False)
-    for plugin, reasons in results.items():
-        state = Text("bad ", style="bold red") if reasons else Text("good", style="green")
+    for plugin, decision in results.items():
+        state = Text("bad ", style="bold red") if decision.reasons else Text("good", style="green")
         console.print(state, plugin, soft_wrap=True)
-        _show_reasons(console, reasons)
-    bad = sum(bool(reasons) for reasons in results.values())
+        _show_reasons(console, (*decision.reasons, *decision.unchecked))
+    bad = sum(bool(decision.reasons) for decision in results.values())
     console.print(f"entries: {len(results)}, bad: {bad}")
 
 

@@ -84,28 +84,13 @@ def _judge(registry: Registry, entry: Entry, decision: Decision, now: datetime) 
 
     waived = sum(row.verdict == "waived" for row in decision.report.rows) if decision.report else 0
     facts = (f"{entry.profile}-{entry.interface}", entry.evidence, entry.expires, waived)
-    unchecked = _operators_unknown_here(registry, decision)
-    reasons = [reason for reason in decision.reasons if not (unchecked and reason.code == "registry-digest")]
-    if reasons:
-        said = "; ".join(f"{reason.code}: {reason.text}" for reason in reasons)
+    if decision.reasons:
+        said = "; ".join(f"{reason.code}: {reason.text}" for reason in decision.reasons)
         return Certification("invalid", f"the entry in registry {registry.folder} does not hold: {said}", *facts)
     if instant(entry.expires) <= now:
         return Certification("expired", f"the certificate ended on {entry.expires[:10]}", *facts)
     if entry.interface.endswith("-candidate") and entry.interface != INTERFACE:
         text = f"the certificate is of interface {entry.interface}, which ended when {INTERFACE} came"
         return Certification("expired", text, *facts)
-    note = "signature and bytes were checked; its rows are of other operators than are installed" if unchecked else ""
-    return Certification("certified", note, *facts)
-
-
-def _operators_unknown_here(registry: Registry, decision: Decision) -> bool:
-    """Whether the run was of operators that its registry accepts and this installation does not have.
-
-    Which rows there had to be cannot be computed here then; the registry's gate could, when it accepted the entry.
-    """
-    from torch_fl_spec.registry import load_registry
-
-    if decision.report is None:
-        return False
-    digest = decision.report.suite.registry_digest
-    return digest != load_registry().digest and digest in registry.policy.registry_digests
+    note = "signature and bytes were checked; its rows are of other operators than are installed"
+    return Certification("certified", note if decision.unchecked else "", *facts)

@@ -10,9 +10,12 @@ import pytest
 from torch_fl_reports.badge import badge_json, badge_of, badge_svg
 from torch_fl_reports.canonical import report_digest
 from torch_fl_reports.model import Report
+from torch_fl_reports.summary import summarise
 from torch_fl_reports.writer import assemble
 
 from . import honest
+
+RUN_PARTS = ("interface", "subject", "abi", "suite", "run", "environment", "declarations")
 
 
 def _report(verdict: str = "pass", **run_fields: Any) -> Report:
@@ -20,6 +23,10 @@ def _report(verdict: str = "pass", **run_fields: Any) -> Report:
     run["run"].update(run_fields)
     rows = honest.rows(run)
     rows[0]["verdict"] = verdict
+    if verdict == "waived":
+        rows[0]["waiver"] = "W-1"
+        waiver = {"id": "W-1", "kind": "suite-defect", "rows": [rows[0]["id"]], "text": "the suite is wrong here"}
+        run["waivers"] = [{**waiver, "expires": "2027-01-01T00:00:00Z"}]
     return assemble(run, rows)
 
 
@@ -42,6 +49,27 @@ def test_totals_that_were_edited_earn_nothing(plain: dict[str, Any]) -> None:
 def test_a_report_that_was_changed_earns_nothing(plain: dict[str, Any]) -> None:
     plain["run"]["seed"] += 1
     assert badge_of(Report.model_validate(plain)).message == "core-1.0-candidate · not passed"
+
+
+def test_rows_that_were_taken_out_earn_nothing(plain: dict[str, Any]) -> None:
+    """Without a key everything else can be made to fit."""
+    taken = plain["rows"].pop(7)
+    report = assemble({key: plain[key] for key in RUN_PARTS}, plain["rows"])
+    assert report.totals.certified
+    assert badge_of(report).message == "core-1.0-candidate · not passed"
+    assert [text for text in summarise(report).reasons if "missing" in text and taken["id"] in text]
+
+
+def test_a_waiver_that_is_not_there_excuses_nothing(plain: dict[str, Any]) -> None:
+    plain["rows"][0] |= {"verdict": "waived", "waiver": "W-1"}
+    report = assemble({key: plain[key] for key in RUN_PARTS}, plain["rows"])
+    assert badge_of(report).colour == "red"
+
+
+def test_rows_that_cannot_be_computed_here_earn_no_badge(plain: dict[str, Any]) -> None:
+    plain["suite"]["registry_digest"] = "5" * 64
+    report = assemble({key: plain[key] for key in RUN_PARTS}, plain["rows"])
+    assert (badge_of(report).message, badge_of(report).colour) == ("core-1.0-candidate · other operators", "lightgrey")
 
 
 @pytest.mark.parametrize("verdict", ["fail", "crash", "hang", "no-power"])

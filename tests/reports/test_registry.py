@@ -6,6 +6,7 @@ import hashlib
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +59,7 @@ def test_from_report_to_entry(shop: dict[str, Path]) -> None:
     result = submit(shop)
     assert result.exit_code == 0, result.output
     assert "accepted acme 2.3.1, core 1.0-candidate, self-run" in result.output
+    assert f"loads sha256 {'ab' * 32} /opt/acme/lib/libacmert.so.4" in result.output
     listed = run("list", "--registry", shop["registry"])
     assert listed.exit_code == 0
     assert "core-1.0-candidate" in listed.output
@@ -160,7 +162,7 @@ def test_verify_sees_every_kind_of_damage(desk: Desk, plain: dict[str, Any]) -> 
 
     def codes() -> set[str]:
         results = Registry(desk.folder).verify()
-        found = {reason.code for reasons in results.values() for reason in reasons}
+        found = {reason.code for decision in results.values() for reason in decision.reasons}
         entry.write_bytes(good[0])
         index.write_bytes(good[1])
         return found
@@ -179,6 +181,21 @@ def test_verify_sees_every_kind_of_damage(desk: Desk, plain: dict[str, Any]) -> 
     for key in (desk.folder / "keys").glob("*/*.pem"):
         key.unlink()
     assert codes() == {"untrusted-key"}
+
+
+def test_an_upgrade_of_the_operators_makes_no_entry_bad(shop: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the gate accepted stays good where its rows can't be computed again, as long as the policy stands by it."""
+    assert submit(shop).exit_code == 0
+    monkeypatch.setattr(registry_module, "load_registry", lambda: SimpleNamespace(digest="5" * 64))
+    verified = run("verify", "--registry", shop["registry"])
+    assert verified.exit_code == 0, verified.output
+    assert "not-recomputable" in verified.output
+    assert "entries: 1, bad: 0" in verified.output
+    policy = shop["registry"] / "policy.json"
+    policy.write_text(json.dumps({**json.loads(policy.read_text()), "registry_digests": ["5" * 64]}))
+    withdrawn = run("verify", "--registry", shop["registry"])
+    assert withdrawn.exit_code == 1
+    assert "registry-digest" in withdrawn.output
 
 
 def test_damaged_index_is_named(desk: Desk) -> None:
@@ -201,6 +218,7 @@ def test_render_and_show(shop: dict[str, Path]) -> None:
     assert shown.exit_code == 0
     assert "Passed core 1.0-candidate" in shown.output
     assert "kernel.contraction" in shown.output
+    assert "/opt/acme/lib/libacmert.so.4" in shown.output
 
 
 def test_show_names_failures_and_exits_1(shop: dict[str, Path]) -> None:
@@ -323,9 +341,10 @@ def test_a_submission_that_was_killed_half_way_can_be_repeated(
         patch.setattr(registry_module, "_write", killed_at_the_index)
         with pytest.raises(KeyboardInterrupt):
             desk.submit(plain)
-    assert {reason.code for reasons in desk.registry.verify().values() for reason in reasons} == {"not-indexed"}
+    found = desk.registry.verify().values()
+    assert {reason.code for decision in found for reason in decision.reasons} == {"not-indexed"}
     assert desk.submit(plain).accepted
-    assert not any(desk.registry.verify().values())
+    assert not any(decision.reasons for decision in desk.registry.verify().values())
 
 
 def test_no_file_of_a_submission_may_be_registered_already(desk: Desk, plain: dict[str, Any]) -> None:
