@@ -228,7 +228,7 @@ def run_cell(bench: Bench, cell: Cell) -> None:
     if cell.mechanism in HOST_MECHANISMS:
         _host_ordered(bench, cell, gate)
         return
-    stream = bench.first
+    stream, event = bench.first, None
     if cell.mechanism == "event":
         stream = bench.far if cell.where == "other device" and bench.far is not None else bench.second
         event = abi.event(bench.home, timing=bool(bench.rng.integers(2)))
@@ -265,6 +265,8 @@ def run_cell(bench: Bench, cell: Cell) -> None:
         _look_at_checkpoint(bench, cell, checkpoint)
     bench.settle()
     bench.compare(cell)
+    if event is not None:
+        abi.destroy(event)
 
 
 def _completed(abi: Abi, handle: Stream | Event) -> Callable[[], bool]:
@@ -316,6 +318,7 @@ def _host_ordered(bench: Bench, cell: Cell, gate: Gate | None) -> None:
     _use_after_wait(bench, cell, gate)
     bench.settle()
     bench.compare(cell)
+    abi.destroy(event)
 
 
 def _poll(bench: Bench, event: Event) -> None:
