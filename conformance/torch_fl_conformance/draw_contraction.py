@@ -146,7 +146,7 @@ def _convolution(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -
     cout = between(draw, 1, 4)
     batch = between(draw, 1, 2)
     if recipe.shape == "long_k" and word != "one_by_one":
-        kernel = tuple(max(size, 3) for size in kernel) if dims == 2 else (5,)
+        kernel = tuple(max(size, 3) for size in kernel) if dims == 2 else (9,)
         reach = tuple(d * (k - 1) for d, k in zip(dilation, kernel, strict=True))
     spatial = tuple(r + between(draw, 1, 5) + (s if not transposed else 0) for r, s in zip(reach, stride, strict=True))
     if recipe.shape == "square" and dims == 2:

@@ -110,7 +110,7 @@ def _flip(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Struc
     dims: tuple[int, ...] = (_axis(draw, recipe, shape),)
     if recipe.argument == "many":
         if len(shape) == 1:
-            shape = (between(draw, 2, 3), *shape)
+            shape = (1 if recipe.shape == "one_element" else between(draw, 2, 3), *shape)
         dims = tuple(range(between(draw, 0, len(shape) - 2), len(shape)))
     dtype = DTYPES[claim.dtypes[0]]
     x = Tensor("self", dtype, shape, _spec(recipe), _repeat(draw, recipe, shape))

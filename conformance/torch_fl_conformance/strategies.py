@@ -107,7 +107,7 @@ def _needed(operator: Operator, claim: Claim, strong: Sequence[Recipe]) -> list[
                 added.append(Recipe("square", plain, layout, drawer(operator).arguments(operator, claim)[0], "pool"))
     if "past_power" in operator.labels:
         added.append(Recipe("past_1024", plain, "contiguous", drawer(operator).arguments(operator, claim)[0], "own"))
-    if "long_k" in operator.labels and operator.short_name != "convolution":
+    if "long_k" in operator.labels:
         added.append(Recipe("long_k", plain, "contiguous", "plain", "pool"))
     if "many_dims" in operator.labels:
         words = drawer(operator).arguments(operator, claim)
