@@ -59,7 +59,7 @@ def array(values: Sequence[Arg], ctype: str) -> dict[str, Any]:
 
 
 def task(kind: str, name: str, **options: Any) -> dict[str, Any]:
-    """A host task of the driver's C helper: "gate", "count", "ticket" (value=n) or "stamp"."""
+    """A host task of the driver's C helper: "gate", "count" or "ticket" (value=n)."""
     return {"task": kind, "name": name, **options}
 
 

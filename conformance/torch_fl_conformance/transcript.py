@@ -18,7 +18,7 @@ _WITHOUT_INPUTS = ("tensors", "results", "workspace")  # the large parts of a co
 _PLAIN = frozenset((int, float, str, bool, type(None)))
 _OPEN_DEVICES = {"do": "describe"}
 _MAKES = ("host_alloc", "host_adopt", "gate")
-_USES = ("host_write", "host_read", "host_free", "host_protect", "gate_open", "gate_state", "gate_wait")
+_USES = ("host_write", "host_read", "host_free", "gate_open", "gate_state", "gate_wait")
 _ALWAYS_THERE = re.compile(r"d\d+|kernel/.*")
 
 

@@ -2,11 +2,10 @@
 
 `Session.execute(command)` is the only way in which the suite touches a plugin. It imports neither torch
 nor numpy nor YAML and knows no expected value. `command["do"]` names the command; `COMMANDS` lists them,
-each documented where it is defined. Three keys work with every command:
+each documented where it is defined. Two keys work with every command:
 
 - "thread": name - queue the command on that driver thread and return {"queued": k} at once; `join`
   collects the results.
-- "rotate": true - run it on one of eight threads, another each time, and return its result.
 - "number": a number or text that, with the session's grease_seed, decides what GREASE draws; left out, it is
   the count of commands so far.
 
@@ -99,8 +98,6 @@ class Session:
 
         if "thread" in command and command["do"] != "join":
             return {"queued": self.crew.queue(command["thread"], job)}
-        if command.get("rotate"):
-            return self.crew.rotate(job)
         return job()
 
     def after_fork(self) -> None:

@@ -128,7 +128,7 @@ def _call(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     {"memory": [offset, length]} | {"struct": C name, "fields": {..}, "size", "kind", "tail", "guard",
     "next": [{"kind", "required", "flags", "pad"}]} |
     {"out": C type, "save", "fill", "size", "kind", "guard"} | {"array": [ARG], "ctype": C type} |
-    {"task": "gate"|"ticket"|"count"|"stamp", "name": n, "value": v} (stands for two parameters).
+    {"task": "gate"|"ticket"|"count", "name": n, "value": v} (stands for two parameters).
     Fields of union type take {member: ARG}, of struct type {field: ARG}.
     ERR: absent: a normal one; null: NULL; "grease": NULL sometimes; {"capacity", "size", "kind", "guard"}.
     fn "kernel.plan" and "kernel.run" take a kernel reference ("kernel/0/aten::neg/r1/generic") first.

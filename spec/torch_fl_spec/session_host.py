@@ -70,17 +70,10 @@ def _free(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _protect(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
-    """{"name", "mode": "none" | "read" | "readwrite"} -> {}."""
-    session.buffer(command["name"]).protect(command["mode"])
-    return {}
-
-
 COMMANDS = {
     "host_alloc": _alloc,
     "host_adopt": _adopt,
     "host_write": _write,
     "host_read": _read,
     "host_free": _free,
-    "host_protect": _protect,
 }

@@ -10,13 +10,12 @@ from . import abi
 ffi, libc = abi.ffi, abi.libc
 
 PAGE = mmap.PAGESIZE
-_PROTECTION = {"none": 0, "read": mmap.PROT_READ, "readwrite": mmap.PROT_READ | mmap.PROT_WRITE}
 _MAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def map_pages(size: int) -> Any:
     """Zeroed read-write pages as char*."""
-    pointer = libc.mmap(ffi.NULL, size, _PROTECTION["readwrite"], _MAP_FLAGS, -1, 0)
+    pointer = libc.mmap(ffi.NULL, size, mmap.PROT_READ | mmap.PROT_WRITE, _MAP_FLAGS, -1, 0)
     if int(ffi.cast("intptr_t", pointer)) == -1:
         raise MemoryError(f"mmap of {size} bytes failed")
     return ffi.cast("char*", pointer)
@@ -42,11 +41,6 @@ class HostBuffer:
             raise ValueError(f"bytes {offset}..{offset + size} of a host buffer of {self.size}")
         return ffi.buffer(self.pointer + offset, size)
 
-    def protect(self, mode: str) -> None:
-        """mode: none, read or readwrite; the whole pages that hold the buffer."""
-        if libc.mprotect(self._memory, self._body, _PROTECTION[mode]):
-            raise OSError("mprotect failed")
-
     def release(self) -> None:
         """Unmap: a later access by the plugin faults."""
         if self._mapped:
@@ -61,7 +55,3 @@ class AdoptedBuffer(HostBuffer):
         self.size = size
         self._body = self._mapped = 0  # nothing to unmap
         self._memory = self.pointer = ffi.cast("char*", address)
-
-    def protect(self, mode: str) -> None:
-        """Refused: the pages around may hold anything."""
-        raise OSError(f"adopted memory cannot be protected ({mode})")

@@ -1,4 +1,4 @@
-"""Gates, counters, tickets and stamps: host tasks in C that the judge can look at from outside."""
+"""Gates, counters and tickets: host tasks in C that the judge can look at from outside."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ class Entry(NamedTuple):
     """One run of a host task: see flh_entry."""
 
     value: int
-    nanoseconds: int  # CLOCK_MONOTONIC
-    thread: int  # the kernel's id
     status: int
 
 
@@ -60,12 +58,12 @@ class Tasks:
         return self.records[name]
 
     def argument(self, arg: Mapping[str, Any]) -> list[Any]:
-        """(fn, arg) of a host task: gate, or count, ticket and stamp, which are entries of a record."""
+        """(fn, arg) of a host task: gate, or count and ticket, which are entries of a record."""
         library, kind, name = helper.load(), arg["task"], arg["name"]
         if kind == "gate":
             gate = self.gates.get(name) or self.new_gate(name)
             return [ffi.addressof(library, "flh_gate_task"), ffi.cast("void*", gate)]
-        if kind in ("count", "ticket", "stamp"):
+        if kind in ("count", "ticket"):
             ticket = library.flh_record_ticket(self.record(name), arg.get("value", 0))
             return [ffi.addressof(library, "flh_record_task"), ticket]
         raise CommandError(f"unknown host task {kind!r}")
@@ -85,7 +83,7 @@ class Tasks:
         count = library.flh_record_count(record)
         out = ffi.new("flh_entry[]", max(count, 1))
         read = library.flh_record_read(record, out, count)
-        return [Entry(int(e.value), int(e.nanoseconds), int(e.thread), int(e.status)) for e in out[0:read]]
+        return [Entry(int(e.value), int(e.status)) for e in out[0:read]]
 
 
 def log_function() -> tuple[Any, Any]:
@@ -143,16 +141,9 @@ def _tickets(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
     return {"values": [e.value for e in entries], "statuses": [e.status for e in entries], "overlaps": overlaps}
 
 
-def _stamps(session: Session, command: Mapping[str, Any]) -> dict[str, Any]:
-    """{"name"} -> {"stamps": [{"value", "nanoseconds" (CLOCK_MONOTONIC), "thread" (its id), "status"}]}."""
-    return {"stamps": [entry._asdict() for entry in session.tasks.entries(command["name"])]}
-
-
 def _now(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
-    """-> {"nanoseconds"} of the clock that stamps use, {"thread"}: the kernel's id of the calling thread."""
-    import threading
-
-    return {"nanoseconds": int(helper.load().flh_now()), "thread": threading.get_native_id()}
+    """-> {"nanoseconds"} of CLOCK_MONOTONIC."""
+    return {"nanoseconds": int(helper.load().flh_now())}
 
 
 COMMANDS = {
@@ -162,6 +153,5 @@ COMMANDS = {
     "gate_open": _gate_open,
     "count": _count,
     "tickets": _tickets,
-    "stamps": _stamps,
     "now": _now,
 }

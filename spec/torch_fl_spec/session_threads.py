@@ -11,8 +11,6 @@ from typing import Any
 
 Job = Callable[[], dict[str, Any]]
 
-_ROTATION = 8
-
 
 class _Worker:
     """One thread and the results that nobody has collected yet."""
@@ -62,7 +60,6 @@ class Crew:
     def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
         self._local = threading.local()
-        self._next = 0
 
     def set_rng(self, seed: str | None) -> None:
         """What seeds the generator for the command that this thread now runs; None: GREASE is off."""
@@ -88,30 +85,6 @@ class Crew:
     def queue(self, name: str, job: Job) -> int:
         """Queue a job on a named thread; returns how many of its jobs await a join."""
         return self._worker(name).queue(job)
-
-    def rotate(self, job: Job) -> dict[str, Any]:
-        """Run a job on the next of the rotating threads and wait for it."""
-        self._next = (self._next + 1) % _ROTATION
-        box: list[dict[str, Any] | Exception] = []
-        done = threading.Event()
-
-        def guarded() -> dict[str, Any]:
-            try:
-                box.append(job())
-            except Exception as error:
-                box.append(error)
-            finally:
-                done.set()
-            return {}
-
-        worker = self._worker(f"rotate-{self._next}")
-        worker.queue(guarded)
-        done.wait()
-        worker.join(1.0)
-        outcome = box[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
 
     def join(self, name: str, timeout: float) -> dict[str, Any]:
         """{"done": results since the last join, in order, "pending": n}, after at most `timeout` seconds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -68,12 +67,9 @@ def test_a_gate_holds_its_task_until_it_is_opened() -> None:
 def test_a_record_counts_beyond_what_it_can_keep() -> None:
     library = helper.load()
     record = library.flh_record_new(2)
-    before = time.monotonic_ns()
     for value in (5, 6, 7):
         library.flh_record_task(library.flh_record_ticket(record, value), abi.FL_OK)
     assert library.flh_record_count(record) == 3
     entries = ffi.new("flh_entry[]", 3)
     assert library.flh_record_read(record, entries, 3) == 2
     assert [entries[n].value for n in range(2)] == [5, 6]
-    assert before <= entries[0].nanoseconds <= entries[1].nanoseconds <= time.monotonic_ns()
-    assert entries[0].thread == threading.get_native_id()

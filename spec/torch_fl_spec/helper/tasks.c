@@ -6,9 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { ENTERED = 1, OPEN = 2, DONE = 4 };
 
@@ -122,7 +120,7 @@ void* flh_record_ticket(flh_record* record, int64_t value) {
 void flh_record_task(void* argument, fl_status status) {
   ticket* given = argument;
   flh_record* record = given->record;
-  flh_entry entry = {given->value, (int64_t)flh_now(), (int64_t)syscall(SYS_gettid), status, 0};
+  flh_entry entry = {given->value, status, 0};
   pthread_mutex_lock(&record->mutex);
   if (record->count < record->capacity) record->entries[record->count] = entry;
   record->count++;

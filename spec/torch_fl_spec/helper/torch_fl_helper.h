@@ -23,8 +23,6 @@ int32_t flh_gate_wait(flh_gate* gate, uint32_t bits, uint64_t timeout_ns);
 /* ---- Record: host tasks append entries in the order in which they run ---- */
 typedef struct flh_entry {
   int64_t value;
-  int64_t nanoseconds; /* CLOCK_MONOTONIC */
-  int64_t thread;      /* kernel thread id */
   int32_t status;
   int32_t pad;
 } flh_entry;
