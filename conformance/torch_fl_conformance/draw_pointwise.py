@@ -16,12 +16,16 @@ from torch_fl_conformance.values import Draw as Values
 from torch_fl_conformance.values import special_count
 
 NUMBER_CLASSES = ("one", "zero", "minus_one", "integral", "fractional", "large")
+SPECIAL_NUMBERS = {"nan": math.nan, "minus_zero": -0.0, "inf": math.inf, "minus_inf": -math.inf}
+"""Words and values of a number that stands alone for an operator's data, as fill's."""
 
 
 def scalar_of(draw: Draw, word: str, dtype: DType, domain: str = "any") -> Any:
     """A Python number of a value class, exactly representable in the dtype."""
     if dtype.kind == "bool":
         return word not in ("zero", "fractional")
+    if word in SPECIAL_NUMBERS:
+        return SPECIAL_NUMBERS[word]
     if dtype.is_float:
         values = {"zero": (0.0,), "one": (1.0,), "minus_one": (-1.0,), "integral": (3.0, 2.0, -7.0)}
         values |= {"fractional": (0.75, -1.625, 0.0625), "large": (1536.0, -3072.0)}
@@ -51,6 +55,8 @@ def arguments(operator: Operator, claim: Claim) -> list[str]:
     for slot in operator.slots:
         if slot.kind == "scalar" and not slot.optional:
             words += [f"{slot.name}={word}" for word in NUMBER_CLASSES]
+            if slot.name == "value" and DTYPES[claim.dtypes[0]].is_float:
+                words += [f"{slot.name}={word}" for word in SPECIAL_NUMBERS]
         if slot.scalar and claim.takes_scalar:
             words += [f"{slot.name}={word}" for word in NUMBER_CLASSES]
         words += [f"{slot.name}={choice}" for choice in slot.choices]
@@ -144,8 +150,6 @@ def _repeated(draw: Draw, recipe: Recipe, shape: tuple[int, ...], count: int) ->
 def _number(draw: Draw, slot: Slot, wanted: str, dtype: DType, recipe: Recipe) -> Any:
     if slot.choices:
         return wanted or one_of(draw, slot.choices)
-    if slot.name == "value" and recipe.regime == "special" and dtype.is_float and not wanted:
-        return one_of(draw, (math.nan, -0.0, math.inf, -math.inf))
     if slot.name == "alpha" and not wanted:
         word = "one" if between(draw, 0, 2) else "integral"
         return scalar_of(draw, word, dtype)
