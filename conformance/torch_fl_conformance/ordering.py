@@ -66,7 +66,9 @@ def _canary(abi: Abi, row: Row, device: str) -> Callable[[], None]:
         abi.driver.execute({"do": "count", "name": "canary"})
         time.sleep(0.0003)
 
-    if not abi.device_info(device)["independent_streams"]:
+    info = abi.device_info(device)
+    # Where alloc may wait, a canary's block would wait for the gate.
+    if not info["independent_streams"] or (info["alloc_may_wait"] and device not in abi.canaries):
         row.note("canary: host round trips")
         return by_host
     # One for the whole row: a plugin need not have a stream for each look.

@@ -333,12 +333,13 @@ def test_a_stalled_stream_stops_no_other(row: Row, abi: Abi) -> None:
             row.note(f"{device} is INLINE: none of its streams is ever stalled")
             continue
         row.require("gated")
-        stalled, others = abi.stream(device), [abi.stream(device) for _ in range(3)]
+        stalled = abi.stream(device)
+        # alloc may be one that waits for the gate
+        others = [(abi.stream(device), abi.alloc(device, SIZE), abi.alloc(device, SIZE)) for _ in range(3)]
         gate = abi.gate(stalled)
         row.label("gated")
-        for number, other in enumerate(others):
+        for number, (other, block, target) in enumerate(others):
             row.case(device=device, stream=number)
-            block, target = abi.alloc(device, SIZE), abi.alloc(device, SIZE)
             abi.fill(other, block, 0x3D)
             abi.copy(other, target, block)
             payload = Affine.of(abi, device)
