@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .runner import fits
+from torch_fl_spec.rows import fits
 
 
 class _Rows:

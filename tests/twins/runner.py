@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +152,3 @@ def weaknesses(twin: Twin, kill: Kill) -> list[str]:
     if kill.verdict == "fail" and not set(named[:LIKELIEST]) & set(twin.rules):
         reasons.append(f"named {', '.join(named) or 'no rule'}")
     return reasons
-
-
-def fits(row: str, patterns: Sequence[str]) -> bool:
-    """Whether a row is one of these ids or patterns."""
-    return any(fnmatchcase(row, pattern) or fnmatchcase(row.removeprefix("aten::"), pattern) for pattern in patterns)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from torch_fl_spec.rows import fits
 
 from .controls import WRONG_KERNELS, build_control
-from .runner import fits, judge
+from .runner import judge
 
 HANDSHAKE = (
     "FL-LAYOUT-*",  # chapter load

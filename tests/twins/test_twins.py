@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 
 import pytest
+from torch_fl_spec.rows import fits
 
 from .build import build
 from .conftest import PROPERTY
 from .corpus import SAMPLE, Twin, load_twins
-from .runner import fits, judge, try_twin
+from .runner import judge, try_twin
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
