@@ -7,12 +7,14 @@ import pickle
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch_fl import fl
+import torch_fl
+from torch_fl import _bridge, fl, routing
 
 from .processes import prints, run_python
 
@@ -72,6 +74,43 @@ def test_devices_that_do_not_exist() -> None:
         fl.set_device("cpu")
 
 
+@pytest.mark.parametrize("index", [-(1 << 31), -200, -2, 4, 63, 64, 127, 128, 200, 254, 255, 256, 260, (1 << 31) - 1])
+def test_numbers_that_are_no_index_of_a_device(index: int) -> None:
+    def within(context: Any) -> None:
+        with context:
+            pass
+
+    uses: list[Callable[[], object]] = [
+        lambda: fl.synchronize(index),
+        lambda: fl.get_device_properties(index),
+        lambda: fl.get_device_name(index),
+        lambda: fl.mem_get_info(index),
+        lambda: fl.memory_snapshot(index),
+        lambda: fl.reset_peak_memory_stats(index),
+        lambda: fl.set_per_process_memory_fraction(1.0, index),
+        lambda: fl.current_stream(index),
+        lambda: fl.default_stream(index),
+        lambda: _bridge.cache_use(index),
+        lambda: _bridge.set_stream(index, 0),
+        lambda: _bridge.stream_priority(index, 0),
+        lambda: _bridge.stream_handle(index, 0),
+        lambda: _bridge.counters(index),
+        lambda: _bridge.reset_counters(index),
+        lambda: _bridge.disable(index, "aten::mm", False),
+        lambda: routing.disable("aten::mm", index, disabled=False),
+        lambda: torch_fl.supports("aten::mm", [torch.float32], index),
+    ]
+    if index >= 0:  # negative ones change nothing there
+        uses += [lambda: fl.set_device(index), lambda: within(fl.device(index))]
+    for use in uses:
+        with pytest.raises(RuntimeError, match=rf"fl:{index} does not exist: this process has 4 devices"):
+            use()
+    for use in (lambda: fl.memory_stats(index), lambda: fl.memory_allocated(index)):  # torch's own
+        with pytest.raises((RuntimeError, TypeError)):
+            use()
+    assert fl.current_device() == 0
+
+
 def test_properties() -> None:
     properties = fl.get_device_properties("fl:2")
     assert (properties.index, properties.vendor, properties.execution_model) == (2, "reference_inline", "inline")
@@ -88,6 +127,11 @@ def test_current_device() -> None:
         fl.set_device("fl:1")
         assert fl.current_device() == 1
     assert fl.current_device() == 0
+    for nothing in (fl.device(None), fl.device(-1), fl.device_of(torch.empty(1))):
+        with nothing:
+            fl.set_device(3)
+        assert fl.current_device() == 3
+        fl.set_device(0)
 
 
 # torch.accelerator
@@ -204,6 +248,43 @@ def test_first_backward_finds_the_devices() -> None:
         print(x.grad.tolist())
     """
     assert prints(code) == ["[1.0, 1.0]"]
+
+
+def test_a_search_that_fails_within_backward_is_told(tmp_path: Path) -> None:
+    settings = tmp_path / "config.yaml"
+    settings.write_text("precision: rough\n")
+    code = """
+        import torch, torch_fl
+        x = torch.ones(2, requires_grad=True)
+        x.sum().backward()
+        print(x.grad.tolist())
+    """
+    done = run_python(code, TORCH_FL_CONFIG=str(settings))
+    assert (done.returncode, done.stdout) == (0, "[1.0, 1.0]\n"), done.stderr
+    logged = """
+        import logging
+        logging.basicConfig(format="%(name)s: %(message)s")
+    """
+    done = run_python(logged + code, TORCH_FL_CONFIG=str(settings))
+    assert "torch_fl.devices: the search for devices failed" in done.stderr
+    assert "precision: 'rough' is not allowed" in done.stderr
+
+
+def test_ctrl_c_within_the_search_of_backward_is_not_lost() -> None:
+    code = """
+        import torch, torch_fl
+        from torch_fl import devices
+        def interrupted():
+            raise KeyboardInterrupt
+        devices._discover = interrupted
+        try:
+            torch.ones(2, requires_grad=True).sum().backward()
+            for _ in range(1000):
+                pass
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert "interrupted\n" in run_python(code).stdout
 
 
 @pytest.mark.parametrize("device", ["fl:0", "fl:3"])

@@ -20,7 +20,7 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 void report_to_profiler(const Block& block, int64_t bytes) {
   if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-  const PoolStats stats = block.stream->device.pool().stats();
+  const PoolStats stats = block.stream->device.pool().totals();
   c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(block.address), bytes, stats.allocated_bytes,
                                    stats.reserved_bytes, torch_device(block.stream->device.index));
 }
@@ -39,7 +39,7 @@ class FlAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     ReleaseGil no_gil;
-    return torch_fl::allocate(device_of(torch_device(-1)), bytes);
+    return torch_fl::allocate(device_at(-1), bytes);
   }
 
   // Both of one device.
@@ -67,12 +67,12 @@ class FlAllocator final : public c10::DeviceAllocator {
   DeviceStats getDeviceStats(c10::DeviceIndex index) override;
 
   void resetAccumulatedStats(c10::DeviceIndex index) override;
-  void resetPeakStats(c10::DeviceIndex index) override { device_of(torch_device(index)).pool().reset_peaks(); }
+  void resetPeakStats(c10::DeviceIndex index) override { device_at(index).pool().reset_peaks(); }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
     uint64_t free = 0;
     uint64_t total = 0;
-    device_of(torch_device(index)).pool().info(&free, &total);
+    device_at(index).pool().info(&free, &total);
     return {free, total};
   }
 
@@ -106,7 +106,7 @@ Stat stat(uint64_t current, uint64_t peak, uint64_t total, uint64_t current_at_r
 #define FL_STAT(name) stat(now.name, now.name##_peak, now.name##_total, reset.name, reset.name##_total)
 
 DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
-  Device& device = device_of(torch_device(index));
+  Device& device = device_at(index);
   const PoolStats now = device.pool().stats();
   std::lock_guard<std::mutex> lock(mutex_);
   const PoolStats& reset = at_reset_[device.index];
@@ -133,7 +133,7 @@ DeviceStats FlAllocator::getDeviceStats(c10::DeviceIndex index) {
 }
 
 void FlAllocator::resetAccumulatedStats(c10::DeviceIndex index) {
-  Device& device = device_of(torch_device(index));
+  Device& device = device_at(index);
   const PoolStats now = device.pool().stats();
   std::lock_guard<std::mutex> lock(mutex_);
   at_reset_[device.index] = now;
@@ -168,6 +168,7 @@ Memory foreign_memory(const c10::DataPtr& data) {
 }
 
 void resize_storage(c10::StorageImpl& storage, uint64_t bytes) {
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   Device& device = device_of(storage.device());
   const Memory old = memory_of(storage.data_ptr());
   c10::DataPtr data = allocate(device, bytes);

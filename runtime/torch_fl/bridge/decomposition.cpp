@@ -10,6 +10,7 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
 
+#include "gil.h"
 #include "schema.h"
 
 namespace torch_fl {
@@ -62,7 +63,7 @@ void convert(const std::vector<c10::Argument>& schema, c10::ArrayRef<c10::IValue
 }  // namespace
 
 const Decomposition* find_decomposition(const c10::OperatorHandle& op) {
-  if (!Py_IsInitialized()) return nullptr;
+  if (!python_runs()) return nullptr;
   py::gil_scoped_acquire gil;
   static auto& known = *new std::unordered_map<c10::OperatorName, std::optional<Decomposition>>;  // under the GIL
   const c10::OperatorName& name = op.operator_name();

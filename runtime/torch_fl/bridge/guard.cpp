@@ -6,6 +6,7 @@
 #include "allocator.h"
 #include "compat.h"
 #include "convert.h"
+#include "core/fork.h"
 #include "dtype.h"
 #include "gil.h"
 
@@ -33,13 +34,14 @@ class FlGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     }
   }
 
-  // Torch asks from destructors and from the start of its threads, where nothing may be raised: what went wrong with the
-  // search for devices is raised by the first use of one.
+  // Torch asks from destructors and from the start of its threads (at the first backward pass, for good), where nothing
+  // may be raised: what went wrong with the search for devices is logged, and raised by the first use of one.
   c10::DeviceIndex deviceCount() const noexcept override {
     try {
       ReleaseGil no_gil;
       return static_cast<c10::DeviceIndex>(device_count());
     } catch (...) {
+      if (!forked()) note_swallowed("the search for devices failed, and torch goes on without them");
       return 0;
     }
   }
@@ -81,7 +83,7 @@ class FlGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     ReleaseGil no_gil;
-    device_of(torch_device(index)).synchronize();
+    device_at(index).synchronize();
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
     allocator().recordStream(data, stream);

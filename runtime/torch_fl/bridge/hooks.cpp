@@ -35,7 +35,7 @@ struct FlHooks final : at::PrivateUse1HooksInterface {
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<PhiloxGenerator>(device_of(torch_device(index)).index, c10::default_rng_seed_val);
+    return at::make_generator<PhiloxGenerator>(device_at(index).index, c10::default_rng_seed_val);
   }
 
   c10::Device getDeviceFromPtr(void* data) const override {

@@ -115,7 +115,7 @@ py::dict add_device_of(int vendor, int vendor_index, const std::string& options,
   }
   const Device* made = nullptr;
   {
-    ReleaseGil no_gil;  // a device may take its time to open, and log meanwhile
+    ReleaseGil no_gil;  // a device may take its time to open
     made = &add_device(*vendors()[static_cast<size_t>(vendor)], vendor_index, options.c_str(), judge);
   }
   return describe(*made);
@@ -128,7 +128,7 @@ void bind_devices(py::module_& m) {
   m.def("add_unusable", quick(&add_unusable), py::arg("reason"));
   m.def("ensure_discovered", waiting(&ensure_discovered));
   m.def("device_count", waiting(&device_count));
-  m.def("device_info", quick([](int index) { return describe(device_of(torch_device(index))); }), py::arg("device"));
+  m.def("device_info", quick([](int index) { return describe(device_at(index)); }), py::arg("device"));
   m.def("any_device_open", quick([] { return allocator().initialized(); }));
   m.def("in_bad_fork", &forked);
   m.def("current_device", &current_device);
@@ -138,8 +138,6 @@ void bind_devices(py::module_& m) {
 }
 
 // ---- Streams -------------------------------------------------------------------------------------------------------
-
-Device& device_at(int index) { return device_of(torch_device(index)); }
 
 void bind_streams(py::module_& m) {
   m.def("current_stream", waiting([](int device) { return current_stream(device_at(device)).id; }), py::arg("device"));
@@ -161,7 +159,7 @@ void bind_streams(py::module_& m) {
 
 // What torch's own statistics have no name for.
 std::pair<uint64_t, uint64_t> cache_use(int device) {
-  const PoolStats stats = device_at(device).pool().stats();
+  const PoolStats stats = device_at(device).pool().totals();
   return {stats.allocations, stats.cache_hits};
 }
 
@@ -187,11 +185,8 @@ py::list memory_snapshot(int device) {
   return out;
 }
 
-std::pair<uint64_t, uint64_t> mem_get_info(int device) {
-  uint64_t free = 0;
-  uint64_t total = 0;
-  device_at(device).pool().info(&free, &total);
-  return {free, total};
+std::pair<size_t, size_t> mem_get_info(int device) {
+  return allocator().getMemoryInfo(static_cast<c10::DeviceIndex>(device_at(device).index));
 }
 
 void bind_memory(py::module_& m) {

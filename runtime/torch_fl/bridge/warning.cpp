@@ -1,5 +1,7 @@
 #include "warning.h"
 
+#include "gil.h"
+
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/python_headers.h>
 
@@ -18,7 +20,7 @@ PyObject* fallback_warning() {
 }  // namespace
 
 void warn_of_fallback(const std::string& message) {
-  if (!Py_IsInitialized()) return;
+  if (!python_runs()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject* category = fallback_warning();
   const bool given = category != nullptr && PyErr_WarnEx(category, message.c_str(), 1) == 0;

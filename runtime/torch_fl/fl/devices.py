@@ -106,11 +106,13 @@ class device:
         self._former = -1
 
     def __enter__(self) -> device:
-        self._former = _bridge.exchange_device(max(self.index, -1))
+        if self.index >= 0:
+            self._former = _bridge.exchange_device(self.index)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _bridge.exchange_device(self._former)
+        if self.index >= 0:
+            _bridge.exchange_device(self._former)
 
 
 class device_of(device):

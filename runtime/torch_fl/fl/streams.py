@@ -81,7 +81,9 @@ def current_stream(device: Device = None) -> Stream:
 
 def default_stream(device: Device = None) -> Stream:
     """The stream that work goes to unless another is set."""
-    return _stream(_get_device_index(device), 0)
+    index = _get_device_index(device)
+    _bridge.stream_priority(index, 0)  # raises where there is no such device: torch would cut the number to 8 bits
+    return _stream(index, 0)
 
 
 def set_stream(stream: torch.Stream | None) -> None:

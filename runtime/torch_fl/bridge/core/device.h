@@ -83,8 +83,8 @@ void set_discovery(void (*discover)());
 void ensure_discovered();
 
 // Runs wait(argument), which may take long, and may throw what check_signals throws. The bridge lets go of the GIL
-// meanwhile if the thread has it: whoever is waited for may need it, for a discovery hook in Python or a vendor's log
-// message. Set once; null: called directly.
+// meanwhile if the thread has it: whoever is waited for may need it, for a discovery hook in Python. Set once; null:
+// called directly.
 extern void (*blocking)(void (*wait)(void*), void* argument);
 
 int device_count();         // of places in the list, usable or not, after discovery

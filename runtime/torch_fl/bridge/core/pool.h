@@ -69,6 +69,7 @@ class Pool {
   void empty_cache();                     // waits for events as needed, gives every wholly free segment back
   void set_memory_fraction(double part);  // of total memory, (0, 1]; raises kValue otherwise
   PoolStats stats();
+  PoolStats totals();  // without waiting and inactive ones, for which stats() walks over all blocks under the lock
   void reset_peaks();
   // Copies of all blocks, free ones included, by segment and offset, for memory_snapshot(). Pointers in them are stale
   // but for `stream`.

@@ -22,9 +22,8 @@ Node* next_of(Node* before) noexcept { return node(before->next); }
 
 }  // namespace
 
-PoolStats PoolState::stats() {
+PoolStats PoolState::totals_locked() const noexcept {
   PoolStats out{};
-  SpinGuard guard(lock);
   out.allocated_bytes = allocated.now();
   out.allocated_bytes_peak = allocated.peak;
   out.allocated_bytes_total = allocated.added;
@@ -43,6 +42,17 @@ PoolStats PoolState::stats() {
   out.cache_hits = blocks.added - misses;
   out.retries = retries;
   out.out_of_memory = out_of_memory;
+  return out;
+}
+
+PoolStats PoolState::totals() {
+  SpinGuard guard(lock);
+  return totals_locked();
+}
+
+PoolStats PoolState::stats() {
+  SpinGuard guard(lock);
+  PoolStats out = totals_locked();
   for (Segment* segment = first_segment; segment != nullptr; segment = segment->next) {
     uint64_t free_blocks = 0;
     uint64_t free_bytes = 0;
@@ -94,6 +104,7 @@ void PoolState::raise_out_of_memory(const Request& request, const VendorError& e
 }
 
 PoolStats Pool::stats() { return state_->stats(); }
+PoolStats Pool::totals() { return state_->totals(); }
 
 void Pool::reset_peaks() {
   SpinGuard guard(state_->lock);

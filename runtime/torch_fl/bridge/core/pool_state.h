@@ -114,6 +114,8 @@ struct PoolState {
 
   // ---- pool_report.cpp
   PoolStats stats();
+  PoolStats totals();
+  PoolStats totals_locked() const noexcept;
   [[noreturn]] void raise_out_of_memory(const Request& request, const VendorError& error);
 
   Device& device;

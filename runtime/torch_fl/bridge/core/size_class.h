@@ -12,9 +12,6 @@ inline uint32_t class_below(uint64_t granules) noexcept {
   return 4 * step + static_cast<uint32_t>(granules >> step);
 }
 
-// The smallest class that holds `granules`, which are at least 1.
-inline uint32_t class_above(uint64_t granules) noexcept { return class_below(granules - 1) + 1; }
-
 // Granules of a class.
 inline uint64_t class_granules(uint32_t size_class) noexcept {
   if (size_class < 8) return size_class;
