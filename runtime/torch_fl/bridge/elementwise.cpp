@@ -185,7 +185,7 @@ struct Walk {
 
 bool run_elementwise(const Operator& op, const Argument* args, DtypeRow row, const at::Tensor& out, bool given) {
   if (out.numel() == 0) return true;
-  if (out.dim() > kDims) return false;
+  if (out.dim() > kDims || !op.has_row(row)) return false;  // numbers, too, are only of a row's dtypes
   Device& device = device_of(out.device());
   const int n = int(op.slots.size());
   Call call(op, device);

@@ -41,6 +41,7 @@ struct Product {
 struct ProductAndSum {
   static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self,
                   const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
+    if (beta.isComplex() || alpha.isComplex()) return false;
     Call call(op, common_device(op.name.c_str(), {&self, &mat1, &mat2, &out}));
     const uint32_t dtype = fl_dtype(out.scalar_type());
     const at::Tensor expanded = self.sizes() == out.sizes() ? self : self.expand(out.sizes());

@@ -118,7 +118,7 @@ at::Tensor constant_pad_nd(const at::Tensor& self, c10::IntArrayRef pad, const a
     full[i] = std::max<int64_t>(pad[i], 0);
     full[i + 1] = std::max<int64_t>(pad[i + 1], 0);
   }
-  if (op != nullptr && ndim > 0) {
+  if (op != nullptr && ndim > 0 && !value.isComplex()) {
     Device& device = device_of(self.device());
     at::Tensor out = empty_on(device, self.scalar_type(), sizes);
     const c10::MemoryFormat format = self.suggest_memory_format();
@@ -161,7 +161,7 @@ at::Tensor& fill_tensor_inplace(at::Tensor& self, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
               " dimensions.");
   if (value.device() == self.device()) return self.copy_(value);
-  return fill_inplace(self, value.item());
+  return self.fill_(value.item());  // either of the two may be the one on the device
 }
 
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
@@ -184,9 +184,9 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
     const int64_t one = 1;
     at::Tensor flat = out.is_contiguous() ? out : at::empty({numel}, out.options());
     Call call(*op, device_of(out.device()));
-    call.number(0, number(start, dtype));
-    call.number(1, number(end, dtype));
-    call.number(2, number(step, dtype));
+    call.number(0, number_for_tensor(start, dtype));  // torch computes in a wider dtype and casts what comes of it
+    call.number(1, number_for_tensor(end, dtype));    // which no element is: it may lie one beyond the dtype
+    call.number(2, number_for_tensor(step, dtype));
     call.output(flat, c10::IntArrayRef(numel), c10::IntArrayRef(one));
     if (call.submit()) {
       if (!flat.is_same(out)) out.copy_(flat.view(out.sizes()));

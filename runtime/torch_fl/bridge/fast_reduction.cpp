@@ -31,7 +31,7 @@ namespace meta = at::meta;
 const at::Tensor& in_a_row(const Operator& op, const at::Tensor& self, const at::Tensor& out, at::Tensor& made) {
   const uint32_t from = fl_dtype(self.scalar_type());
   const uint32_t to = fl_dtype(out.scalar_type());
-  if (op.n_types == 1 ? from == to : op.has_row(row_of(from, 0) | row_of(to, 1))) return self;
+  if (from == to || (op.n_types > 1 && op.has_row(row_of(from, 0) | row_of(to, 1)))) return self;
   if (op.outs[0].is_fixed() || to == FL_DTYPE_NONE) return self;
   made = cast(device_of(self.device()), self, to);
   return made;

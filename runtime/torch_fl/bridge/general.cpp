@@ -182,7 +182,8 @@ class GeneralCall {
         return give_tensors(call, index);
       case SlotKind::kScalar:
         if (!value->isScalar() || value->isComplexDouble()) return false;
-        call.number(index, number(value->toScalar(), slot.type.under(row_)));
+        call.number(index, of_numbers_alone() ? number_for_tensor(value->toScalar(), slot.type.under(row_))
+                                              : number(value->toScalar(), slot.type.under(row_)));
         return true;
       case SlotKind::kInt:
         if (!value->isInt()) return false;
@@ -210,6 +211,13 @@ class GeneralCall {
         return true;
     }
     return false;
+  }
+
+  // A range: torch computes it in a wider dtype and casts what comes of it, so that its end may lie beyond the dtype.
+  bool of_numbers_alone() const {
+    for (const c10::IValue& value : arguments_.slice(0, binding_.n_arguments))
+      if (value.isTensor() || value.isTensorList()) return false;
+    return true;
   }
 
   bool give_tensors(Call& call, int index) {

@@ -196,3 +196,32 @@ def test_numbers_outside_the_dtype() -> None:
         (lambda t: t**-1, small),
     ):
         compare(function, tensor, exact=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_ranges_up_to_the_end_of_the_dtype(dtype: torch.dtype) -> None:
+    bounds: list[tuple[float, ...]] = [(5,), (1, 4), (2, -2, -1), (0.5, 3.5)]
+    if dtype.is_floating_point:
+        bounds += [(0, 1, 0.25)]  # integers: torch's own kernels disagree
+    else:
+        least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+        last = min(most + 1, 2**63 - 1)
+        bounds += [(last - 3, last), (least, least + 3), (least + 3, least, -1), (last - 40, last, 20)]
+        if dtype.itemsize == 1:
+            bounds += [(last,), (least, last), (most, least - 1, -1), (least, last, 200)]
+    for each in bounds:
+        for function in (
+            lambda t, each=each: torch.arange(*each, dtype=dtype, device=t.device),
+            lambda t, each=each: torch.arange(*each, out=torch.empty(3, 2, dtype=dtype, device=t.device)[:0]),
+        ):
+            expected = outcome(function, torch.empty(0))
+            got = outcome(function, torch.empty(0, device=DEVICE))
+            assert isinstance(got, type) == isinstance(expected, type), (each, got, expected)
+            if not isinstance(expected, type):
+                agree(got, expected, context=(dtype, each))
+
+
+def test_a_dtype_that_is_the_tensors_own_is_no_cast() -> None:
+    tensor = values(torch.float64, 3, 4)
+    for function in (torch.sum, torch.prod, torch.mean, torch.cumsum):
+        compare(lambda t, function=function: function(t, 1, dtype=torch.float64), tensor)
