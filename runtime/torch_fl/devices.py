@@ -1,25 +1,26 @@
 """The devices of this process: `fl:0`, `fl:1`, ... over all vendors, found when the first of them is used.
 
-`import torch_fl` looks for nothing. The first `list_devices()`, the first tensor on `fl`, or the first call of
-`torch.fl` makes the bridge call `_discover`: each vendor that torch_fl.vendor_choice names is built where that is
-needed, loaded, asked for its devices, and these are opened and numbered one after the other, in the vendor's own order.
-The numbers hang on nothing that changes between two starts: a device that does not open, or that the user's demand for
-certificates shuts out, keeps its number, and its use raises with the reason. A vendor that cannot be loaded is warned
-of, and `probe_report()` tells it; the others are not affected.
+`import torch_fl` looks for nothing. The first `list_devices()`, the first tensor on `fl`, the first call of `torch.fl`,
+and what makes torch itself count devices (the first backward pass, `pin_memory()`) make the bridge call `_discover`:
+each vendor that torch_fl.vendor_choice names is built where that is needed, loaded, asked for its devices, and these
+are opened and numbered one after the other, in the vendor's own order. A device that does not open, or that the user's
+demand for certificates shuts out, keeps its number, and its use raises with the reason. A vendor that cannot be loaded,
+or does not say how many devices it has, gets no numbers: those after it move down. It is warned of, and
+`probe_report()` tells it.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import cast
 
 from torch_fl import config, log, routing
+from torch_fl.compiled import Bridge
+from torch_fl.compiled import bridge as _bridge
 from torch_fl.device_record import DeviceList, DeviceRecord, ProbeReport
-from torch_fl.discovery import Bridge, Discovery, Place
+from torch_fl.discovery import Discovery, Place
 from torch_fl.dtypes import TORCH_DTYPES
 
 _log = logging.getLogger("torch_fl.devices")
@@ -27,10 +28,6 @@ _log = logging.getLogger("torch_fl.devices")
 
 class DeviceWarning(UserWarning):
     """Something about a vendor or a device that a user would want to know before trusting the device list."""
-
-
-def _bridge() -> Bridge:
-    return cast(Bridge, importlib.import_module("torch_fl._bridge"))
 
 
 def list_devices() -> DeviceList:
@@ -73,9 +70,10 @@ def _discover() -> None:
         routing.add_operators(bridge)
         _bridge_knows_operators = True
     fallback = loaded.config.fallback
-    bridge.set_tiers(native=True, generic=fallback.enable_generic_kernel, cpu=fallback.enable_cpu_fallback)
+    bridge.set_policy("generic", fallback.enable_generic_kernel)
+    bridge.set_policy("cpu", fallback.enable_cpu_fallback)
+    bridge.set_policy("admit_fast", loaded.config.precision == "fast")
     bridge.set_on_fallback(fallback.on_fallback)
-    bridge.set_precision(loaded.config.precision)
     discovery = Discovery(loaded, bridge)
     discovery.run()
     if complaint is not None:

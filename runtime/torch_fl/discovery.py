@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch_fl_spec.loader import PluginRefused
 
-from torch_fl import certification, routing, vendor_choice
+from torch_fl import certification, vendor_choice
+from torch_fl.compiled import Bridge
 from torch_fl.config import Loaded
 from torch_fl.device_inspect import Inspector, Kernels
 from torch_fl.device_record import Probe
@@ -18,22 +19,6 @@ from torch_fl.vendor_choice import Candidate
 from torch_fl.vendor_probe import SLOW, Found, PluginFile, ProbeFailed, patience, probe
 
 _log = logging.getLogger("torch_fl.devices")
-
-
-class Bridge(routing.Bridge, Protocol):
-    """What discovery and the device list need of the compiled bridge; bridge/module.cpp binds it."""
-
-    def add_vendor(self, root: int, pinned: int, fault: int) -> int: ...
-    def add_device(
-        self, vendor: int, vendor_index: int, options: str, inspect: Callable[[int], None]
-    ) -> Mapping[str, Any]: ...
-    def add_unusable(self, reason: str) -> int: ...
-    def device_count(self) -> int: ...
-    def mem_get_info(self, device: int) -> tuple[int, int]: ...
-    def set_memory_fraction(self, fraction: float, device: int) -> None: ...
-    def set_tiers(self, native: bool, generic: bool, cpu: bool) -> None: ...
-    def set_on_fallback(self, name: str) -> None: ...
-    def set_precision(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True)

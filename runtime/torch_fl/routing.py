@@ -7,14 +7,16 @@ arguments, what becomes of a value on its way to a kernel, and which arguments n
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal
 
 import torch
 from torch_fl_spec.abi import DTYPES
 from torch_fl_spec.registry import Operator, Slot, load_registry
+
+from torch_fl.compiled import Bridge
+from torch_fl.compiled import bridge as _bridge
 
 #: Slot kinds and rules by their numbers in bridge/core/operator.h.
 KINDS = ("tensor", "tensor_list", "scalar", "int", "float", "bool", "int_list", "string", "dtype", "rng")
@@ -50,44 +52,12 @@ FREE_ARGUMENTS = (
 COMPOSED = ("aten::_to_copy",)
 
 #: What the user can wish for, process-wide. Tiers: native, generic, cpu. admit_fast: kernels of tier FAST (for matrix
-#: products alone: torch.set_float32_matmul_precision). deterministic: only kernels that give equal bits from run to run
-#: (torch.use_deterministic_algorithms asks for the same).
+#: products of float32 alone: torch.set_float32_matmul_precision). deterministic: only kernels that give equal bits from
+#: run to run (torch.use_deterministic_algorithms asks for the same).
 Wish = Literal["native", "generic", "cpu", "admit_fast", "deterministic"]
 
 _FIXED, _NO_TYPE = 0x80, 0xFF
 _log = logging.getLogger("torch_fl.routing")
-
-
-class Bridge(Protocol):
-    """What routing needs of the compiled bridge; bridge/routing_module.cpp binds it."""
-
-    def add_operator(
-        self,
-        name: str,
-        op_class: str,
-        revision: int,
-        n_types: int,
-        rows: list[int],
-        slots: list[tuple[Any, ...]],
-        outs: list[int],
-        free_arguments: list[str],
-    ) -> int: ...
-    def add_general_kernel(self, operator: str, replace: bool) -> str: ...
-    def counters(self, device: int) -> dict[str, dict[str, int]]: ...
-    def reset_counters(self, device: int) -> None: ...
-    def fallback_counters(self) -> list[tuple[int, str, int, int, int, int]]: ...
-    def forget_steps_down(self) -> None: ...
-    def disable(self, device: int, operator: str, disabled: bool) -> None: ...
-    def is_disabled(self, device: int, operator: str) -> bool: ...
-    def claims(self, device: int, operator: str, row: int) -> bool: ...
-    def policy(self, name: str) -> bool: ...
-    def set_policy(self, name: str, value: bool) -> None: ...
-    def device_count(self) -> int: ...
-    def device_info(self, device: int) -> Mapping[str, Any]: ...
-
-
-def _bridge() -> Bridge:
-    return cast(Bridge, importlib.import_module("torch_fl._bridge"))
 
 
 def add_operators(bridge: Bridge, operators: Iterable[Operator] | None = None) -> None:

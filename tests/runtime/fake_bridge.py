@@ -132,17 +132,13 @@ class FakeBridge:
         """Noted in `fractions`."""
         self.fractions[device] = fraction
 
-    def set_tiers(self, native: bool, generic: bool, cpu: bool) -> None:
-        """Noted in `policy`, as the next two."""
-        self.policy |= {"native": native, "generic": generic, "cpu": cpu}
+    def set_policy(self, name: str, value: bool) -> None:
+        """Noted in `policy`, as the next."""
+        self.policy[name] = value
 
     def set_on_fallback(self, name: str) -> None:
         """What a step down does besides."""
         self.policy["on_fallback"] = name
-
-    def set_precision(self, name: str) -> None:
-        """Whether kernels of tier FAST are admitted."""
-        self.policy["precision"] = name
 
     def _check_room(self) -> None:
         if len(self.places) >= self.limit:

@@ -126,14 +126,14 @@ def test_the_configuration_chooses_order_and_counts_and_fractions(
 @pytest.mark.parametrize(
     ("text", "policy"),
     [
-        ("", {"native": True, "generic": True, "cpu": True, "on_fallback": "warn", "precision": "accurate"}),
+        ("", {"generic": True, "cpu": True, "on_fallback": "warn", "admit_fast": False}),
         (
             "fallback: {enable_generic_kernel: false, on_fallback: error}\nprecision: fast",
-            {"native": True, "generic": False, "cpu": True, "on_fallback": "error", "precision": "fast"},
+            {"generic": False, "cpu": True, "on_fallback": "error", "admit_fast": True},
         ),
         (
             "fallback: {enable_cpu_fallback: false}",
-            {"native": True, "generic": True, "cpu": False, "on_fallback": "warn", "precision": "accurate"},
+            {"generic": True, "cpu": False, "on_fallback": "warn", "admit_fast": False},
         ),
     ],
 )

@@ -8,15 +8,19 @@
 
 namespace torch_fl {
 
-at::Tensor filled(Device& device, const fl_arg& number, uint32_t dtype, c10::IntArrayRef sizes) {
-  at::Tensor made = empty_on(device, scalar_type(dtype), sizes);
-  if (made.numel() == 0) return made;
+void fill(Device& device, const at::Tensor& made, const fl_arg& number, uint32_t dtype) {
+  if (made.numel() == 0) return;
   Span span = span_of(made);
   VendorError error;
   Stream& stream = current_stream(device);
   check(device.vendor.memory.fill(stream.handle(), span.base, span.byte_offset, bits_of(number, dtype),
                                   uint32_t(made.itemsize()), uint64_t(made.numel()), error.out()),
         error, stream, "fill with a number that stands for a tensor");
+}
+
+at::Tensor filled(Device& device, const fl_arg& number, uint32_t dtype, c10::IntArrayRef sizes) {
+  at::Tensor made = empty_on(device, scalar_type(dtype), sizes);
+  fill(device, made, number, dtype);
   return made;
 }
 

@@ -7,7 +7,9 @@
 
 namespace torch_fl {
 
-// A new contiguous tensor, every element of which is the number; filled on the device's current stream.
+// Every element of a contiguous tensor becomes the number, on the device's current stream.
+void fill(Device& device, const at::Tensor& made, const fl_arg& number, uint32_t dtype);
+// A new one.
 at::Tensor filled(Device& device, const fl_arg& number, uint32_t dtype, c10::IntArrayRef sizes);
 
 // The tensor's values in another dtype, laid out as it is where it is dense, else contiguous.

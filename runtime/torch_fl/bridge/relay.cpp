@@ -1,4 +1,5 @@
 // The second try: calls whose tensors lie as no kernel takes them are laid out anew.
+#include <algorithm>
 #include <deque>
 
 #include <ATen/ops/as_strided.h>
@@ -102,10 +103,25 @@ class Relaid {
     outs_[i] = &outputs_[i];
   }
 
+  // New contiguous memory whose first element lies as the kernel wants it: more alignment than the pool's is had by
+  // taking more.
+  at::Tensor& aligned(uint32_t dtype, c10::IntArrayRef sizes) {
+    const c10::ScalarType type = scalar_type(dtype);
+    const uint64_t align = kernel_.data_align;
+    if (align <= std::max<uint64_t>(kGranule, device_.info.alloc_align))
+      return made_.emplace_back(empty_on(device_, type, sizes));
+    const int64_t slack = int64_t(align / c10::elementSize(type));
+    const at::Tensor roomy = empty_on(device_, type, {c10::multiply_integers(sizes) + slack});
+    const Span span = span_of(roomy);
+    const int64_t beyond = int64_t((span.base + span.byte_offset) % align / roomy.itemsize());
+    at::Tensor& made = made_.emplace_back(roomy.narrow(0, beyond == 0 ? 0 : slack - beyond, roomy.numel() - slack));
+    made.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+    return made;
+  }
+
   // New memory of the described sizes, laid out for the kernel.
   at::Tensor& make(const fl_tensor& like, fl_tensor& out) {
-    at::Tensor& made =
-        made_.emplace_back(empty_on(device_, scalar_type(like.dtype), c10::IntArrayRef(like.sizes, like.ndim)));
+    at::Tensor& made = aligned(like.dtype, c10::IntArrayRef(like.sizes, like.ndim));
     c10::MemoryFormat format = format_for(kernel_, like.ndim);
     if (format != c10::MemoryFormat::Contiguous) made.unsafeGetTensorImpl()->empty_tensor_restride(format);
     place(made, like, made.sizes(), made.strides(), out);
@@ -120,7 +136,8 @@ class Relaid {
     like.flags = FL_TENSOR_READONLY;
     c10::IntArrayRef sizes(like.sizes, like.ndim);
     bool repeated = (kernel_.layouts & FL_LAYOUT_STRIDED) != 0 && like.ndim <= 64;
-    at::Tensor& made = made_.emplace_back(filled(device_, value, dtype, repeated ? c10::IntArrayRef{1} : sizes));
+    at::Tensor& made = aligned(dtype, repeated ? c10::IntArrayRef{1} : sizes);
+    torch_fl::fill(device_, made, value, dtype);
     place(made, like, sizes, repeated ? c10::IntArrayRef(no_strides, like.ndim) : made.strides(), out);
   }
 

@@ -70,7 +70,7 @@ std::array<std::pair<const char*, std::atomic<uint64_t>*>, 8> named(Counters& co
 // Operator -> counter -> value, for operators of which any is not 0.
 std::map<std::string, Values> counters_by_name(int device) {
   std::map<std::string, Values> out;
-  RouteTable& routes = device_of(torch_device(device)).routes();
+  RouteTable& routes = device_at(device).routes();
   for (int id = 0; id < operator_count(); ++id) {
     Values values;
     uint64_t sum = 0;
@@ -81,22 +81,9 @@ std::map<std::string, Values> counters_by_name(int device) {
 }
 
 void reset_counters(int device) {
-  RouteTable& routes = device_of(torch_device(device)).routes();
+  RouteTable& routes = device_at(device).routes();
   for (int id = 0; id < operator_count(); ++id)
     for (const auto& [name, counter] : named(routes.counters(operator_at(id)))) counter->store(0);
-}
-
-// Both of them from the next call on, for all devices.
-void set_tiers(bool native, bool generic, bool cpu) {
-  policy.native = native;
-  policy.generic = generic;
-  policy.cpu = cpu;
-}
-
-void set_precision(const std::string& name) {
-  if (name != "accurate" && name != "fast")
-    raise(ErrorClass::kValue, "precision is 'accurate' or 'fast', not '" + name + "'");
-  policy.admit_fast = name == "fast";
 }
 
 }  // namespace
@@ -110,15 +97,11 @@ void bind_routing(py::module_& m) {
         }),
         py::arg("operator"), py::arg("replace"));
   m.def("disable", torch::wrap_pybind_function_no_gil([](int device, const std::string& name, bool disabled) {
-          device_of(torch_device(device)).routes().disable(known_operator(name), disabled);
+          device_at(device).routes().disable(known_operator(name), disabled);
         }),
         py::arg("device"), py::arg("operator"), py::arg("disabled"));
-  m.def("is_disabled", torch::wrap_pybind_function_no_gil([](int device, const std::string& name) {
-          return device_of(torch_device(device)).routes().disabled(known_operator(name));
-        }),
-        py::arg("device"), py::arg("operator"));
   m.def("claims", torch::wrap_pybind_function_no_gil([](int device, const std::string& name, DtypeRow row) {
-          return device_of(torch_device(device)).routes().claims(known_operator(name), row);
+          return device_at(device).routes().claims(known_operator(name), row);
         }),
         py::arg("device"), py::arg("operator"), py::arg("row"));
   m.def("policy", torch::wrap_pybind_function([](const std::string& name) { return wish(name).load(); }),
@@ -127,8 +110,6 @@ void bind_routing(py::module_& m) {
         torch::wrap_pybind_function([](const std::string& name, bool value) { wish(name).store(value); }),
         py::arg("name"), py::arg("value"));
   m.def("reset_counters", torch::wrap_pybind_function_no_gil(&reset_counters), py::arg("device"));
-  m.def("set_tiers", torch::wrap_pybind_function(&set_tiers), py::arg("native"), py::arg("generic"), py::arg("cpu"));
-  m.def("set_precision", torch::wrap_pybind_function(&set_precision), py::arg("name"));
   m.def("counters", torch::wrap_pybind_function_no_gil(&counters_by_name), py::arg("device"));
 }
 

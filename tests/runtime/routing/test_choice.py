@@ -56,12 +56,10 @@ const fl_kernel ref_kernels_pointwise_binary[] = {
     "kernels/contraction.c": [
         (
             '    REF_KERNEL("bmm",',
-            """    {
-        .struct_size = sizeof(fl_kernel), .kind = FL_KIND_KERNEL, .op = "aten::mm", .variant = "quick", .revision = 1,
-        .n_types = 1, .rows = rows, .n_rows = 1, .row_stride = sizeof(fl_kernel_row), .layouts = REF_ANY_LAYOUT,
-        .max_ndim = REF_MAX_NDIM, .flags = REF_BASE_FLAGS, .tier = FL_TIER_FAST, .priority = 1, .user = &op_mm,
-        .plan = quick_plan, .run = contraction_run,
-    },
+            """    QUICK("mm"),
+    QUICK("bmm"),
+    QUICK("addmm"),
+    QUICK("convolution"),
     REF_KERNEL("bmm",""",
         ),
         (
@@ -72,6 +70,16 @@ static fl_status quick_plan(const fl_kernel* kernel, fl_device device, const fl_
   (void)device, (void)call, (void)out;
   return fl_fail(err, FL_INTERNAL, "%s: the fast one was chosen", kernel->op);
 }
+
+/* All rows of matrix products; a plan and no more. */
+#define QUICK(OP)                                                                                            \\
+  {                                                                                                          \\
+    .struct_size = sizeof(fl_kernel), .kind = FL_KIND_KERNEL, .op = "aten::" OP, .variant = "quick",         \\
+    .revision = 1, .n_types = 1, .rows = rows, .n_rows = sizeof rows / sizeof *rows,                         \\
+    .row_stride = sizeof(fl_kernel_row), .layouts = REF_ANY_LAYOUT, .max_ndim = REF_MAX_NDIM,                \\
+    .flags = REF_BASE_FLAGS, .tier = FL_TIER_FAST, .priority = 1, .user = &op_mm, .plan = quick_plan,        \\
+    .run = contraction_run,                                                                                  \\
+  }
 
 const fl_kernel ref_kernels_contraction[] = {""",
         ),
@@ -94,15 +102,37 @@ with routing.wishes(admit_fast=True):
     assert chosen(torch.float32) == "subtracts"
 assert chosen(torch.float32) == "adds"
 
-# torch.set_float32_matmul_precision speaks of matrix products alone.
-a = torch.eye(3).to("fl:0")
-assert (a @ a).cpu().equal(torch.eye(3))
-torch.set_float32_matmul_precision("high")
-with pytest.raises(RuntimeError, match="aten::mm: the fast one was chosen"):
-    a @ a
-assert chosen(torch.float32) == "adds"
+# torch.set_float32_matmul_precision speaks of matrix products of float32 alone.
+def products(dtype):
+    one = torch.eye(3, dtype=dtype, device="fl:0")
+    batch, image = one.expand(2, 3, 3), one.expand(1, 3, 3, 3)
+    return {
+        "mm": lambda: one @ one,
+        "bmm": lambda: batch @ batch,
+        "addmm": lambda: torch.addmm(one, one, one),
+        "convolution": lambda: torch.nn.functional.conv2d(image, one.view(1, 1, 3, 3).expand(3, 3, 3, 3)),
+    }
+
+def fast(dtype):
+    chosen = []
+    for name, product in products(dtype).items():
+        try:
+            product()
+        except RuntimeError as failure:
+            assert f"aten::{name}: the fast one was chosen" in str(failure), failure
+            chosen.append(name)
+    return chosen
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+assert [fast(dtype) for dtype in DTYPES] == [[]] * 4
+for precision in ("high", "medium"):
+    torch.set_float32_matmul_precision(precision)
+    assert [fast(dtype) for dtype in DTYPES] == [["mm", "bmm", "addmm"], [], [], []]
+    assert chosen(torch.float32) == "adds"
 torch.set_float32_matmul_precision("highest")
-assert (a @ a).cpu().equal(torch.eye(3))
+assert [fast(dtype) for dtype in DTYPES] == [[]] * 4
+with routing.wishes(admit_fast=True):
+    assert all(fast(dtype) == ["mm", "bmm", "addmm", "convolution"] for dtype in DTYPES)
 
 # Priority; determinism by either word.
 assert chosen(torch.int64) == "subtracts"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from . import apart
 from .edited_reference import build
 
@@ -13,7 +15,7 @@ PICKY = {
         (".flags = REF_BASE_FLAGS | (FLAGS),", ".flags = REF_BASE_FLAGS,"),
         (
             "/* Row tables. ACC:",
-            "#ifndef REF_LAYOUTS\n#define REF_LAYOUTS FL_LAYOUT_CONTIGUOUS\n#define REF_ALIGN 64\n#endif\n"
+            "#ifndef REF_LAYOUTS\n#define REF_LAYOUTS FL_LAYOUT_CONTIGUOUS\n#define REF_ALIGN PICKY_ALIGN\n#endif\n"
             "/* Row tables. ACC:",
         ),
     ],
@@ -27,7 +29,7 @@ PICKY = {
 static int lies_well(const fl_kernel* kernel, const fl_tensor* t) {
   int64_t expected = 1;
   if (kernel->layouts & FL_LAYOUT_STRIDED || t->numel == 0) return 1;
-  if ((t->base + t->byte_offset) % 64 != 0) return 0;
+  if ((t->base + t->byte_offset) % kernel->data_align != 0) return 0;
   for (uint32_t d = t->ndim; d-- > 0;) {
     if (t->sizes[d] != 1 && t->strides[d] != expected) return 0;
     expected *= t->sizes[d];
@@ -105,6 +107,11 @@ print("done")
 """
 
 
-def test_tensors_are_laid_out_anew_where_no_kernel_takes_them(tmp_path: Path) -> None:
-    plugin = build(tmp_path, "picky", PICKY)
+@pytest.mark.parametrize("align", [64, 128, 65536])
+def test_tensors_are_laid_out_anew_where_no_kernel_takes_them(tmp_path: Path, align: int) -> None:
+    """What the pool aligns to anyway, a little more, and the most that a kernel may ask for."""
+    edits = {
+        name: [(old, new.replace("PICKY_ALIGN", str(align))) for old, new in pairs] for name, pairs in PICKY.items()
+    }
+    plugin = build(tmp_path, "picky", edits)
     assert "done" in apart.script(PROGRAM, TORCH_FL_VENDORS=str(plugin))

@@ -11,12 +11,15 @@ namespace {
 
 constexpr uint32_t kDtypes = 32;  // FL_DTYPE_* that the index by dtype has room for
 
-bool is_contraction(const Operator& op) { return op.op_class == "contraction"; }
+bool is_f32_product(const Operator& op, DtypeRow row) {
+  return dtype_of(row, 0) == FL_DTYPE_F32 &&
+         (op.name == "aten::mm" || op.name == "aten::bmm" || op.name == "aten::addmm");
+}
 
 // Whether the user's wishes admit the kernel. Tensors play no part.
-bool admitted(const Operator& op, const fl_kernel& kernel) noexcept {
+bool admitted(const Operator& op, DtypeRow row, const fl_kernel& kernel) noexcept {
   if (kernel.tier == FL_TIER_FAST && !policy.admit_fast.load(std::memory_order_relaxed)) {
-    if (!is_contraction(op) || policy.admits_fast_contractions == nullptr || !policy.admits_fast_contractions())
+    if (!is_f32_product(op, row) || policy.admits_fast_f32_products == nullptr || !policy.admits_fast_f32_products())
       return false;
   }
   if ((kernel.flags & FL_KERNEL_DETERMINISTIC) == 0) {
@@ -158,7 +161,7 @@ const fl_kernel* RouteTable::select(const Operator& op, DtypeRow row, const Dema
       passed = candidate.kernel == previous;
       continue;
     }
-    if (!admitted(op, *candidate.kernel)) continue;
+    if (!admitted(op, row, *candidate.kernel)) continue;
     if (demand == nullptr || fits(*candidate.kernel, *demand)) return candidate.kernel;
   }
   return nullptr;
@@ -168,10 +171,6 @@ Counters& RouteTable::counters(const Operator& op) noexcept { return entries_[op
 
 void RouteTable::disable(const Operator& op, bool disabled) noexcept {
   entries_[op.id].disabled.store(disabled, std::memory_order_relaxed);
-}
-
-bool RouteTable::disabled(const Operator& op) const noexcept {
-  return entries_[op.id].disabled.load(std::memory_order_relaxed);
 }
 
 }  // namespace torch_fl

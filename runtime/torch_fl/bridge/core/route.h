@@ -29,7 +29,7 @@ struct Policy {
   std::atomic<bool> deterministic{false};  // only FL_KERNEL_DETERMINISTIC
   std::atomic<bool> native{true}, generic{true}, cpu{true};  // each tier can be switched off
   // Further opinions, asked only where a kernel's eligibility hangs on them; null: none. Set once, at start.
-  bool (*admits_fast_contractions)() noexcept = nullptr;
+  bool (*admits_fast_f32_products)() noexcept = nullptr;
   bool (*wants_deterministic)() noexcept = nullptr;
 };
 extern Policy policy;
@@ -67,7 +67,6 @@ class RouteTable {
 
   Counters& counters(const Operator& op) noexcept;
   void disable(const Operator& op, bool disabled) noexcept;  // for users who distrust a kernel: its calls step down
-  bool disabled(const Operator& op) const noexcept;
 
  private:
   struct Candidate {
