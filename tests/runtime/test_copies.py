@@ -273,3 +273,26 @@ def test_zero(view: str, place: str) -> None:
         LAYOUTS[view](expected).zero_()
         LAYOUTS[view](actual).zero_()
         assert torch.equal(bits(actual), bits(expected)), dtype
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_copies_to_a_copy_on_write_tensor_are_its_own(place: str) -> None:
+    for sizes in ((4,), (2, 3)):
+        original = torch.zeros(sizes)
+        clones = [torch._lazy_clone(original) for _ in range(2)]
+        source = torch.arange(1.0, original.numel() + 1).view(sizes).to(place)
+        clones[0].copy_(source)
+        clones[1][1:].copy_(source[1:], non_blocking=True)
+        torch.accelerator.synchronize(source.device)
+        assert (clones[0] == source.cpu()).all()
+        assert (clones[1][1:] == source.cpu()[1:]).all()
+        assert not original.any()
+        assert not clones[1][0].any()
+
+
+def test_moved_bytes_are_those_between_device_and_host() -> None:
+    bridge.forget_steps_down()
+    grown = torch.empty(10, device="fl:0").resize_(0)  # what its memory holds moves along when it grows
+    torch.lgamma(torch.ones(64, device="fl:0"), out=grown)
+    moved = {op: rest[-1] for device, op, *rest in bridge.fallback_counters() if device == 0 and rest[-1]}
+    assert moved == {"aten::lgamma.out": 2 * 256}

@@ -7,6 +7,7 @@ import gc
 import io
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -176,6 +177,28 @@ def test_resize_counts_the_storage_offset() -> None:
     assert tensor[:6].tolist() == [4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("place", ["fl:0", "fl:2"])
+def test_a_tensor_that_cannot_grow_stays_as_it_was(place: str) -> None:
+    def changes(tensor: torch.Tensor, other: Any) -> list[Callable[[], object]]:
+        return [
+            lambda: tensor.resize_(1 << 45),
+            lambda: tensor.resize_(1 << 20, 1 << 25),
+            lambda: torch.neg(torch.ones(2, device=place), out=tensor.resize_(1 << 45)),
+            lambda: tensor.set_(other, 0, (1 << 45,), (1,)),
+            lambda: tensor.set_(other, 3, (1 << 22, 1 << 22), (1 << 23, 2)),
+            lambda: tensor.set_(other, 1 << 45, (2,), (1,)),
+        ]
+
+    whole, other = torch.arange(6.0).to(place), torch.zeros(1, device=place).untyped_storage()
+    tensor = whole[2:]
+    for change in changes(tensor, other):
+        with pytest.raises(RuntimeError):  # torch.OutOfMemoryError is one
+            change()
+        assert (tensor.shape, tensor.stride(), tensor.storage_offset()) == ((4,), (1,), 2)
+        assert (tensor.tolist(), tensor.untyped_storage().nbytes(), other.nbytes()) == ([2, 3, 4, 5], 24, 4)
+        assert tensor.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
 def test_new_memory_is_filled_where_the_user_wants_runs_to_repeat() -> None:
     torch.use_deterministic_algorithms(True)
     try:
@@ -251,3 +274,15 @@ def test_printing() -> None:
     for dtype in (torch.float32, torch.int64, torch.bool):
         values = buffer(dtype)[:6].view(2, 3)
         assert repr(values.to("fl:1")) == repr(values)[:-1] + ", device='fl:1')"
+
+
+@pytest.mark.parametrize("place", ["cpu", "fl:0", "fl:1", "fl:2"])
+@pytest.mark.parametrize("of_value", ["cpu", "fl:0", "fl:2"])
+def test_fill_with_a_tensor_of_another_device(place: str, of_value: str) -> None:
+    for value in (torch.tensor(2.5), torch.tensor(3), torch.tensor(1 + 2j)):
+        dtype = torch.complex64 if value.is_complex() else torch.float32
+        tensor = torch.zeros(2, 3, dtype=dtype, device=place)
+        assert tensor.fill_(value.to(of_value)) is tensor
+        assert (tensor.device, tensor.tolist()) == (torch.device(place), [[value.item()] * 3] * 2)
+    with pytest.raises(RuntimeError, match="0-dimension"):
+        torch.zeros(2, device=place).fill_(torch.ones(2, device=of_value))

@@ -265,8 +265,18 @@ def test_one_warning_per_operator() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.lgamma(x.to("fl:2"))
-        with pytest.raises(FallbackWarning):
-            torch.digamma(x)
+        for _ in range(3):  # each time: nobody has been told who goes on
+            with pytest.raises(FallbackWarning):
+                torch.digamma(x)
+            with pytest.raises(FallbackWarning, match="composed of other operators"):
+                torch.triu(x)
+    assert "aten::digamma.out" not in counts() or counts()["aten::digamma.out"][1] == 0
+    assert counts()["aten::triu.out"][0] == 3  # these were computed before the warning
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.digamma(x)
+        torch.digamma(x)
+    assert len(seen) == 1
 
 
 def test_a_step_down_can_be_made_an_error() -> None:

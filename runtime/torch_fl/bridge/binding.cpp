@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "schema.h"
+
 namespace torch_fl {
 
 namespace {
@@ -10,10 +12,6 @@ c10::OperatorName name_of(const Operator& op) {
   const size_t dot = op.name.find('.');
   return dot == std::string::npos ? c10::OperatorName(op.name, "")
                                   : c10::OperatorName(op.name.substr(0, dot), op.name.substr(dot + 1));
-}
-
-bool writes(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
 // Whether the arguments of `form` begin with those of the functional schema.
@@ -29,7 +27,7 @@ bool begins_like(const c10::FunctionSchema& form, const c10::FunctionSchema& fun
 bool is_inplace_form(const c10::FunctionSchema& form, const c10::FunctionSchema& functional) {
   if (form.arguments().size() != functional.arguments().size() || !begins_like(form, functional)) return false;
   for (size_t i = 0; i < form.arguments().size(); ++i)
-    if (writes(form.arguments()[i]) != (i == 0)) return false;
+    if (is_written(form.arguments()[i]) != (i == 0)) return false;
   return form.returns().size() == 1;
 }
 
@@ -37,7 +35,7 @@ bool is_out_form(const c10::FunctionSchema& form, const c10::FunctionSchema& fun
   const size_t n = functional.arguments().size();
   if (form.arguments().size() != n + functional.returns().size() || !begins_like(form, functional)) return false;
   for (size_t i = 0; i < form.arguments().size(); ++i)
-    if (writes(form.arguments()[i]) != (i >= n)) return false;
+    if (is_written(form.arguments()[i]) != (i >= n)) return false;
   return true;
 }
 
@@ -93,11 +91,10 @@ std::vector<std::pair<c10::OperatorHandle, Binding>> bindings_of(const Operator&
     return {};
   }
   const c10::FunctionSchema& schema = functional->schema();
-  const bool mutates = std::any_of(schema.arguments().begin(), schema.arguments().end(), writes);
   const bool gives_tensors = std::all_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& r) {
     return r.type()->kind() == c10::TypeKind::TensorType;
   });
-  if (mutates || !gives_tensors || schema.returns().size() != op.outs.size()) {
+  if (writes_arguments(schema) || !gives_tensors || schema.returns().size() != op.outs.size()) {
     why_not = "this torch's schema is no function to as many tensors as it has outputs";
     return {};
   }

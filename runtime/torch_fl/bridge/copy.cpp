@@ -136,8 +136,10 @@ void copy_across(const at::Tensor& destination, const at::Tensor& source) {
 
 void copy_values(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   if (!on_fl(destination)) {
-    if (destination.is_cpu() && same_run(destination, source))
+    if (destination.is_cpu() && same_run(destination, source)) {
+      destination.mutable_data_ptr();  // a copy-on-write storage becomes the destination's own
       return fetch(destination, place_of(source), bytes_of(source), non_blocking);
+    }
     destination.copy_(read(source));
   } else if (!on_fl(source)) {
     write(destination, source.is_cpu() ? source : source.cpu(), non_blocking);

@@ -63,13 +63,20 @@ std::string name_of(const Device& device) {
 void warn_once(const std::string& op, const Device& device, Tier tier, c10::ArrayRef<at::Tensor> tensors,
                const char* reason) {
   if (on_fallback.load(std::memory_order_relaxed) != OnFallback::kWarn) return;
+  const std::string key = op + (tier == Tier::kCpu ? " cpu" : " generic");
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (!outside().warned.insert(op + (tier == Tier::kCpu ? " cpu" : " generic")).second) return;
+    if (!outside().warned.insert(key).second) return;
   }
   const char* place = tier == Tier::kCpu ? " is computed on the CPU: " : " is composed of other operators: ";
-  warn_of_fallback(op + wording(tensors) + " on " + name_of(device) + place + reason +
-                   ". This operator is not warned of again; torch_fl.counters() tells how often it happens.");
+  try {
+    warn_of_fallback(op + wording(tensors) + " on " + name_of(device) + place + reason +
+                     ". This operator is not warned of again; torch_fl.counters() tells how often it happens.");
+  } catch (...) {  // a filter makes an error of it: of each time, not of the first one
+    std::lock_guard<std::mutex> lock(mutex);
+    outside().warned.erase(key);
+    throw;
+  }
 }
 
 void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
@@ -103,7 +110,7 @@ Device& target_of(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor
   for (const c10::IValue& value : arguments) {
     if (value.isDevice() && value.toDevice().type() == kFl) return device_of(value.toDevice());
   }
-  return device_of(torch_device(-1));
+  return device_at(-1);
 }
 
 void unserved_operator(const c10::OperatorHandle& op, c10::Stack* stack) {
@@ -141,8 +148,8 @@ void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* rea
 
   const bool generic = policy.generic.load(std::memory_order_relaxed);
   if (generic && run_generic(op, stack, target)) {
+    count(counters_of(name, target).generic);  // it has run, whatever becomes of the warning
     warn_once(name, target, Tier::kGeneric, tensors, reason);
-    count(counters_of(name, target).generic);
     return;
   }
   abandon_generic();  // an enclosing attempt, whose operator has a CPU tier of its own

@@ -1,4 +1,5 @@
 // Tensors that change their size or their storage.
+#include <algorithm>
 #include <optional>
 
 #include <ATen/Context.h>
@@ -13,24 +14,23 @@
 namespace torch_fl {
 namespace {
 
-// Sizes, strides (empty: contiguous) and as much storage as they need. A storage never shrinks.
+// Sizes, strides (empty: contiguous) and, before them, as much storage as they need: where there is none, the tensor
+// stays as it was. A storage never shrinks.
 void resize(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, bool contiguous) {
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (self.sizes() == sizes && (contiguous || self.strides() == strides)) return;
+  if (std::find(sizes.begin(), sizes.end(), 0) == sizes.end()) {
+    const size_t offset = static_cast<size_t>(impl->storage_offset());
+    const size_t bytes = contiguous
+                             ? at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), offset)
+                             : at::detail::computeStorageNbytes(sizes, strides, self.itemsize(), offset);
+    c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    if (bytes > storage->nbytes()) resize_storage(*storage, bytes);
+  }
   if (contiguous)
     impl->set_sizes_contiguous(sizes);
   else
     impl->set_sizes_and_strides(sizes, strides);
-  if (impl->numel() == 0) return;
-  const size_t offset = static_cast<size_t>(impl->storage_offset());
-  const size_t bytes = contiguous
-                           ? at::detail::computeStorageNbytesContiguous(sizes, self.itemsize(), offset)
-                           : at::detail::computeStorageNbytes(sizes, strides, self.itemsize(), offset);
-  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  if (bytes > storage->nbytes()) {
-    TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
-    resize_storage(*storage, bytes);
-  }
 }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef sizes,
@@ -50,10 +50,19 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef sizes,
 
 at::Tensor& set_storage_(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef sizes,
                          c10::IntArrayRef strides) {
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const at::Storage former = self.storage();
+  const int64_t former_offset = self.storage_offset();
   at::native::checkSetStorage(self, source, offset, sizes, strides);
-  self.unsafeGetTensorImpl()->set_storage_offset(offset);
-  // torch gives a null list where the caller named no strides, an empty one for a 0-dim tensor.
-  resize(self, sizes, strides, /*contiguous=*/strides.data() == nullptr);
+  try {
+    impl->set_storage_offset(offset);
+    // torch gives a null list where the caller named no strides, an empty one for a 0-dim tensor.
+    resize(self, sizes, strides, /*contiguous=*/strides.data() == nullptr);
+  } catch (...) {  // the former sizes are too large, perhaps, for the new storage
+    impl->set_storage_keep_dtype(former);
+    impl->set_storage_offset(former_offset);
+    throw;
+  }
   return self;
 }
 

@@ -99,7 +99,7 @@ void submit_copy(Stream& stream, const Place& destination, const Place& source, 
   check(stream.device.vendor.memory.copy(stream.handle(), &args, error.out()), error, stream, [&] {
     return "copy of " + std::to_string(bytes) + " bytes from " + name_of(source) + " to " + name_of(destination);
   });
-  moved += bytes;
+  if (destination.device == nullptr || source.device == nullptr) moved += bytes;
 }
 
 void submit_zeros(Stream& stream, const Place& destination, uint64_t bytes) {

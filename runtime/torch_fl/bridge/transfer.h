@@ -19,8 +19,8 @@ struct Place {
 Place place_of(const at::TensorBase& tensor);
 
 // Enqueues one vendor copy of bytes >= 1 and returns. The stream is of the source's or the destination's device, and
-// these are of one vendor. An ordinary host source is captured; any other host memory must outlive the copy: see
-// HostMemory. Raises what the vendor says; counts bytes_moved.
+// these are of one vendor. An ordinary host source is captured; any other host memory must outlive the copy. Raises
+// what the vendor says; counts bytes_moved.
 void submit_copy(Stream& stream, const Place& destination, const Place& source, uint64_t bytes);
 
 // Enqueues `bytes` zeros.
@@ -40,7 +40,8 @@ void wait_for_host_write(Stream& stream, const at::TensorBase& target);
 // Whether copies between the device and this host memory neither capture nor wait [FL-COPY-002].
 bool is_pinned_for(const Device& device, const void* pointer);
 
-// Bytes that copies of the calling thread have moved so far: the difference of two readings is what lies between.
+// Bytes that copies of the calling thread have moved between a device and the host so far: the difference of two
+// readings is what lies between.
 uint64_t bytes_moved() noexcept;
 
 }  // namespace torch_fl
