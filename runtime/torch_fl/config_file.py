@@ -105,9 +105,11 @@ def _override(data: dict[str, Any], sources: dict[_Place, str], name: str, text:
     section, _, last = key.rpartition(".")
     holder = data
     if section:
-        if not isinstance(data.get(section), dict):
+        if data.get(section) is None:
             data[section] = {}
         holder = data[section]
+        if not isinstance(holder, dict):  # wrong in the file, whatever the variable says: it is refused as it stands
+            return
     place: _Place = tuple(key.split("."))
     holder[last] = _value(text, place)
     sources[place] = source

@@ -243,6 +243,26 @@ def test_a_mistake_in_a_variable_names_it(monkeypatch: pytest.MonkeyPatch, name:
     assert complaint().startswith(f"environment variable {name}: {said}")
 
 
+@pytest.mark.parametrize("section", ["0.9", "[0.9]", "text", "false", "0"])
+def test_a_wrong_section_is_refused_whatever_a_variable_says(
+    write: Write, monkeypatch: pytest.MonkeyPatch, section: str
+) -> None:
+    for name, text, key in (
+        ("TORCH_FL_MEMORY_FRACTION", "0.5", "pool"),
+        ("TORCH_FL_ON_FALLBACK", "warn", "fallback"),
+        ("TORCH_FL_LOG_LEVEL", "info", "logging"),
+    ):
+        path = write(f"{key}: {section}\n")
+        alone = complaint()
+        monkeypatch.setenv(name, text)
+        assert complaint() == alone
+        assert alone.startswith(f"{path}:1: {key}: ")
+        monkeypatch.delenv(name)
+    write("pool:\n")
+    monkeypatch.setenv("TORCH_FL_MEMORY_FRACTION", "0.5")
+    assert config.load().config.pool.memory_fraction == 0.5
+
+
 def test_an_empty_variable_says_nothing(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("precision: fast\n")
     monkeypatch.setenv("TORCH_FL_PRECISION", "")
