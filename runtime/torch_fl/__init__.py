@@ -5,7 +5,8 @@
     torch.randn(3, 3, device="fl:0")
 
 Importing registers the device type `fl` and the module `torch.fl` with torch; it compiles the bridge to this torch
-where it has not been compiled yet (`torch-fl build` does it ahead), and looks for no device: the first use does. Raises
+where it has not been compiled yet (`torch-fl build` does it ahead), and looks for no device: the first use does, and
+the process's first backward pass or `pin_memory()`, on whatever device, since torch counts devices there. Raises
 ImportError where torch is of another version, another backend has the one place that torch keeps for such, or the
 bridge cannot be built; its text says what to do.
 """
