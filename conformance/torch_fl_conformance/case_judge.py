@@ -324,8 +324,9 @@ def _blame(laid: _Laid, number: int) -> tuple[str, ...]:
         rules = ["FL-KERNEL-014"]
     else:
         rules = ["FL-KERNEL-010" if problem.claim.tier != "EXACT" else "FL-KERNEL-009"]
+    ranks = [len(tensor.shape) for tensor in (*problem.structure.inputs, *problem.structure.outs)]
     rules += ["FL-KERNEL-006"] if problem.alias else []
-    rules += ["FL-KERNEL-005"] if problem.recipe.layout != "contiguous" else []
+    rules += ["FL-KERNEL-005"] if problem.recipe.layout != "contiguous" or 0 in ranks or max(ranks) > 4 else []
     rules += ["FL-KERNEL-004"] if problem.structure.params else []
     rules += ["FL-MEM-001", "FL-MEM-004"] if any(place.offset for place in laid.blocks.places.values()) else []
     rules += ["FL-MEM-006", "FL-KERNEL-008"] if number else []
