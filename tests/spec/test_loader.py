@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +146,34 @@ def test_the_name_of_a_version_script_is_no_exported_symbol(tmp_path: Path) -> N
     script.write_text("FL_1 { global: fl_plugin_query_v1; FL_0; local: *; };\n")
     subprocess.run(["cc", "-shared", "-nostdlib", "-o", library, source, f"-Wl,--version-script={script}"], check=True)
     assert elf.dynamic_symbols(library)[0] == ["fl_plugin_query_v1"]
+
+
+@pytest.mark.parametrize("style", ["gnu", "sysv", "both"])
+def test_exports_are_those_that_the_loader_finds_whatever_the_section_headers_say(tmp_path: Path, style: str) -> None:
+    source, library = tmp_path / "two.c", tmp_path / "two.so"
+    source.write_text(
+        "int outside(void); int fl_plugin_query_v1(void) { return outside(); } int hidden(void) { return 1; }"
+    )
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-nostdlib", f"-Wl,--hash-style={style}", "-o", library, source], check=True
+    )
+    data = bytearray(library.read_bytes())
+    for damage in (bytes(8), b"\xff" * 7 + b"\x7f"):
+        data[40:48] = damage  # e_shoff
+        library.write_bytes(data)
+        assert elf.dynamic_symbols(library) == (["fl_plugin_query_v1", "hidden"], ["outside"])
+
+
+def test_no_library_makes_the_reader_of_symbols_fall_over(plugin: PluginBuilder, tmp_path: Path) -> None:
+    whole, damaged = plugin("good").read_bytes(), tmp_path / "damaged.so"
+    draw = random.Random(1)
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(4):
+            data[draw.randrange(16, 1200)] = draw.choice((0, 1, 0x7F, 0xFF))
+        damaged.write_bytes(data[: draw.choice((64, 900, len(data)))])
+        with contextlib.suppress(ValueError):
+            elf.dynamic_symbols(damaged)
 
 
 def test_the_header_carries_its_own_id() -> None:
