@@ -64,6 +64,9 @@ def _run(
 ) -> int:
     import pytest
 
+    if sys.stdout is None or sys.stderr is None:
+        click.echo("torch-fl: standard output or standard error is closed; give it /dev/null instead", err=True)
+        return USAGE
     # A pytest configuration or conftest of the folder one happens to stand in must not bear on the verdict.
     arguments = ["--pyargs", "torch_fl_conformance", "-c", os.devnull, f"--rootdir={Path(__file__).parent}"]
     # pytest finds this module imported before it could rewrite its assertions, which it has none of.

@@ -27,7 +27,7 @@ def code_files(paths: Iterable[str]) -> set[CodeFile]:
         try:
             status = Path(path).stat()
             if stat.S_ISREG(status.st_mode):
-                digest = _digest(path, status.st_ino, status.st_mtime_ns, status.st_size)
+                digest = _digest(path, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
                 found |= {(path, digest)} if digest else set()
         except OSError:  # it has gone
             continue
@@ -35,9 +35,9 @@ def code_files(paths: Iterable[str]) -> set[CodeFile]:
 
 
 @cache
-def _digest(path: str, inode: int, changed: int, size: int) -> str:
+def _digest(path: str, inode: int, written: int, changed: int, size: int) -> str:
     """sha256 of a file in this state, "" for one that is no ELF file."""
-    del inode, changed, size  # these tell one state from another
+    del inode, written, changed, size  # these tell one state from another; only `changed` cannot be set back
     with Path(path).open("rb") as file:
         magic = file.read(4)
         return hashlib.sha256(magic + file.read()).hexdigest() if magic == b"\x7fELF" else ""

@@ -149,10 +149,12 @@ class Controller:
 
     def _write(self, run: dict[str, Any], rows: list[dict[str, Any]], code: int) -> int:
         allure = self.config.getoption("allure_report_dir", None)
+        folder = Path(self.settings.report)
         try:
-            self.report = write_report(
-                run, rows, Path(self.settings.report), self.reproducers, Path(allure) if allure else None
-            )
+            try:
+                self.report = write_report(run, rows, folder, self.reproducers, Path(allure) if allure else None)
+            except OSError:  # the rows are worth more than what comes with them
+                self.report = write_report(run, rows, folder)
         except Exception as error:
             self.failure = f"the report could not be written: {type(error).__name__}: {error}"
             return HARNESS_ERROR
@@ -176,17 +178,19 @@ class Controller:
             terminal.show(self.report, Path(self.settings.report), write)
         elif self.failure is not None:
             write(f"torch-fl: {self.failure}")
-            write(f"torch-fl: the rows are in {self.journal}")
+            if self.journal.exists():
+                write(f"torch-fl: the rows are in {self.journal}")
 
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Without effect of Ctrl-C, for the seconds in which a report is written."""
+    """Without effect of Ctrl-C and SIGTERM, for the seconds in which a report is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)

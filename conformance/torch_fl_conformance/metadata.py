@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import importlib.metadata
 import os
@@ -101,7 +102,9 @@ def environment(pass_env: Sequence[str]) -> dict[str, Any]:
 
 
 def file_facts(path: Path) -> dict[str, Any]:
-    """Name, sha256 and size in bytes of a file."""
+    """Name, sha256 and size in bytes of a file; raises OSError."""
+    if not path.is_file() and path.exists():  # a pipe or a device, which may never end
+        raise OSError(errno.EINVAL, "no regular file")
     content = path.read_bytes()
     return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
 

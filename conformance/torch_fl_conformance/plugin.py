@@ -6,6 +6,8 @@ suite proper begins in `torch_fl_conformance.run`, which a run without --vendor 
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ HERE = Path(__file__).parent
 USAGE = 2
 """Exit code for wrong usage and for what is no plugin."""
 INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+"""Exit code after Ctrl-C or SIGTERM."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,6 +57,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from torch_fl_conformance import run
     from torch_fl_conformance.failures import PreflightFailed
 
+    _heed_sigterm(config)
     try:
         run.prepare(config)
     except PreflightFailed as failure:
@@ -117,6 +120,20 @@ def _argument_paths(config: pytest.Config) -> Iterator[Path]:
             yield path if path.exists() else path.with_suffix(".py")
         else:
             yield (config.invocation_params.dir / name).resolve()
+
+
+def _heed_sigterm(config: pytest.Config) -> None:
+    """Let the signal with which schedulers end a job do as Ctrl-C does, so that it, too, leaves a report."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def restore() -> None:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+    with contextlib.suppress(ValueError):  # a thread, in which no handler can be set
+        before = signal.signal(signal.SIGTERM, interrupt)
+        config.add_cleanup(restore)
 
 
 def _is_prepared(config: pytest.Config) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import secrets
+import shlex
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -33,13 +36,13 @@ def settle(config: pytest.Config) -> RunSettings:
     name = config.getoption("--vendor")
     try:
         kit = kits.resolve(name)
-        library = kit.ensure_built()
+        library = kit.ensure_built(lambda line: _say(config, f"building the plugin of {line}"))
         plugin = file_facts(library)
         helper.library_path()
     except (kits.KitError, helper.HelperUnavailable) as error:
         raise PreflightFailed(str(error)) from None
     except OSError as error:
-        raise PreflightFailed(f"{library}: {error.strerror}") from None
+        raise PreflightFailed(f"{str(name)[:200]}: {error.strerror}") from None
     driver_config = DriverConfig(
         library=str(library),
         options=kit.option_string,
@@ -50,6 +53,8 @@ def settle(config: pytest.Config) -> RunSettings:
     if not described["devices"]:
         raise PreflightFailed(f"{name}: the plugin loads but reports no device")
     vendor = str(described["name"])
+    if config.getoption("--report") == "":
+        raise PreflightFailed("--report: names no folder")
     report = (config.invocation_params.dir / (config.getoption("--report") or f"torch-fl-report/{vendor}")).absolute()
     _check_report_folder(report)
     settings = RunSettings(
@@ -69,9 +74,19 @@ def settle(config: pytest.Config) -> RunSettings:
     )
     for pattern in config.getoption("--row"):
         if not any(row.variant != UNCLAIMED and fits(row.id, [pattern]) for row in settings.rows):
-            raise PreflightFailed(f"--row {pattern}: this plugin has no such row")
+            raise PreflightFailed(
+                f"--row {pattern}: this plugin has no such row; `torch-fl kit show {shlex.quote(name)}` lists its "
+                "operators, SPEC.md the rules"
+            )
     _check_reportable(name, settings)
     return dataclasses.replace(settings, staging=tempfile.mkdtemp(prefix=f"torch-fl-{vendor}-"))
+
+
+def _say(config: pytest.Config, line: str) -> None:
+    """On stderr at once: pytest captures it from its start on."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        print(line, file=sys.stderr, flush=True)
 
 
 def _check_report_folder(folder: Path) -> None:
@@ -82,6 +97,8 @@ def _check_report_folder(folder: Path) -> None:
         raise PreflightFailed(f"--report: {error}") from None
     except OSError as error:
         raise PreflightFailed(f"--report {folder}: {error.strerror}") from None
+    except RuntimeError as error:  # pathlib's, for links that lead in a circle
+        raise PreflightFailed(f"--report: {error}") from None
 
 
 def _check_reportable(name: str, settings: RunSettings) -> None:
@@ -105,6 +122,9 @@ def _options(config: pytest.Config) -> tuple[str, Effort, int]:
         )
     if effort not in EFFORTS:
         raise PreflightFailed(f"--effort {effort}: choose one of {', '.join(EFFORTS)}")
+    workers = config.getoption("numprocesses", None)  # of pytest-xdist
+    if isinstance(workers, int) and workers < 0:
+        raise PreflightFailed(f"-n {workers}: the number of worker processes, 0 for none")
     if seed is None:
         return profile, Effort(effort), secrets.randbelow(1 << 32)
     try:

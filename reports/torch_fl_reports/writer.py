@@ -40,17 +40,18 @@ def write_report(
     `run`: the report's parts but schema, report_id, rows and totals (interface, subject, abi, suite, run,
     environment, declarations; waivers and controls where they exist). `run["run"]["cases"]` is summed here.
     `rows`: plain dicts with the fields of `RuleRow` and `OperatorRow`; None and empty values count as absent.
-    `reproducers`: row id -> folder with that row's reproducer, copied in. `allure`: Allure's result folder,
-    copied in. Raises pydantic.ValidationError when the data is no report, NotAReportFolder as above.
+    `reproducers`: row id -> folder with that row's reproducer, copied in; one that cannot be costs no more than
+    itself. `allure`: Allure's result folder, copied in. Raises pydantic.ValidationError when the data is no report,
+    NotAReportFolder as above.
     """
     target = folder.resolve()
     check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    fresh = Path(tempfile.mkdtemp(prefix=_prefix(target), dir=target.parent))
     fresh.chmod(0o755)
     try:
         copied = _copy_reproducers(reproducers or {}, fresh / REPRODUCERS)
-        report = assemble(run, [{**row, **_where(copied.get(row["id"]))} for row in rows])
+        report = assemble(run, [{**row, **_copied(row, copied)} for row in rows])
         (fresh / REPORT_FILE).write_bytes(report_bytes(report))
         if allure is not None and allure.is_dir():
             shutil.copytree(allure, fresh / ALLURE)
@@ -105,17 +106,26 @@ def _absent(value: Any) -> Any:
     return {key: item for key, item in value.items() if item is not None and item not in ([], {})} or value
 
 
-def _where(path: str | None) -> dict[str, str]:
-    return {} if path is None else {"reproducer": path}
+def _copied(row: Mapping[str, Any], copied: Mapping[str, str | OSError]) -> dict[str, Any]:
+    """The row's fields that tell of its reproducer."""
+    outcome = copied.get(row["id"])
+    if isinstance(outcome, OSError):
+        return {"notes": [*row.get("notes", ()), f"no reproducer: {outcome}"]}
+    return {} if outcome is None else {"reproducer": outcome}
 
 
-def _copy_reproducers(sources: Mapping[str, Path], target: Path) -> dict[str, str]:
-    """Copy each folder; the answer maps row ids to paths relative to the report folder."""
-    copied = {}
+def _copy_reproducers(sources: Mapping[str, Path], target: Path) -> dict[str, str | OSError]:
+    """Copy each folder; the answer maps row ids to paths relative to the report folder, or to why there is none."""
+    copied: dict[str, str | OSError] = {}
     for row_id, source in sources.items():
         name = folder_name(row_id)
-        shutil.copytree(source, target / name)
-        copied[row_id] = f"{REPRODUCERS}/{name}"
+        try:
+            shutil.copytree(source, target / name)
+        except OSError as error:  # a cleaner of temporary files, a full disk
+            shutil.rmtree(target / name, ignore_errors=True)
+            copied[row_id] = error
+        else:
+            copied[row_id] = f"{REPRODUCERS}/{name}"
     return copied
 
 
@@ -123,19 +133,26 @@ def check_replaceable(target: Path) -> None:
     """Whether a report may be put at `target`, an absolute path.
 
     Raises NotAReportFolder where something else is or the folder around it cannot be written to, OSError where the
-    path leads nowhere.
+    path leads nowhere or no folder of this name can be made.
     """
     around = target.parent
     while not around.exists():
         around = around.parent
     if not around.is_dir() or not os.access(around, os.W_OK | os.X_OK):
         raise NotAReportFolder(f"{around} is no folder that can be written to")
-    if not target.exists():
-        return
-    if target.is_mount():
-        raise NotAReportFolder(f"{target} is where a file system begins; choose a folder below it")
-    if not target.is_dir() or (any(target.iterdir()) and not _holds_report(target)):
-        raise NotAReportFolder(f"{target} exists and holds no report; it is not replaced")
+    if target.exists():
+        if target.is_mount():
+            raise NotAReportFolder(f"{target} is where a file system begins; choose a folder below it")
+        if not target.is_dir() or (any(target.iterdir()) and not _holds_report(target)):
+            raise NotAReportFolder(f"{target} exists and holds no report; it is not replaced")
+    # Whether it can be made is known for certain only once it has been: /proc, a read-only disk, a name too long.
+    with tempfile.TemporaryDirectory(prefix=_prefix(target), dir=around) as trial:
+        (Path(trial) / target.relative_to(around)).mkdir(parents=True)
+
+
+def _prefix(target: Path, what: str = "") -> str:
+    """Beginning of the name of a folder beside `target`; short, since a name has a longest length."""
+    return f".{target.name[:40]}-{what}"
 
 
 def _holds_report(folder: Path) -> bool:
@@ -155,7 +172,7 @@ def _replace(target: Path, fresh: Path) -> None:
     old = None
     with _alone_in(target.parent):
         if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+            old = Path(tempfile.mkdtemp(prefix=_prefix(target, "old-"), dir=target.parent))
             target.rename(old / "report")
         fresh.rename(target)
     if old is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,30 +29,36 @@ class KitError(Exception):
 
 def ensure_built(kit: Kit, announce: Callable[[str], None] | None = None) -> Path:
     """The kit's library, built if need be; raises KitError. announce: gets each command before it runs."""
+    _regular_file(kit)
     if not kit.build:
         if not kit.library.exists():
             raise KitError(f"{kit.name}: {kit.library} does not exist and the kit has no build commands")
-        return _no_folder(kit)
+        return kit.library
     if _is_fresh(kit.library, newest_source(kit)):
         return kit.library
     tree = tree_of(kit)
     if not os.access(tree, os.W_OK):
         kit = _in_cache(kit, tree)
         tree = tree_of(kit)
-    return _build_locked(kit, tree, announce or _on_terminal)
+    return _build_locked(kit, tree, announce or _on_stderr)
 
 
-def _on_terminal(line: str) -> None:
-    """Show it where somebody is waiting: a build may take long, and its own words come only if it fails."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"{line}\n")
+def _on_stderr(line: str) -> None:
+    """A build may take long, and its own words come only if it fails."""
+    sys.stderr.write(f"building the plugin of {line}\n")
 
 
-def _no_folder(kit: Kit) -> Path:
-    """The library; raises KitError where its name leads to a folder."""
-    if kit.library.is_dir():
-        raise KitError(f"{kit.name}: {kit.library} is a folder, not a library")
-    return kit.library
+def _regular_file(kit: Kit) -> None:
+    """Raise KitError where the library's name leads to a folder, to what has no end (a pipe, a device) or nowhere."""
+    try:
+        mode = kit.library.stat().st_mode
+    except FileNotFoundError:
+        return  # not built yet
+    except OSError as error:
+        raise KitError(f"{kit.name}: {str(kit.library)[:200]}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise KitError(f"{kit.name}: {kit.library} is {what}, not a library")
 
 
 def tree_of(kit: Kit) -> Path:
@@ -88,7 +95,6 @@ def _build_locked(kit: Kit, tree: Path, announce: Callable[[str], None]) -> Path
     locks = abi.cache_dir() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(str(tree).encode()).hexdigest()[:16]
-    _no_folder(kit)
     with FileLock(locks / f"{name}.lock"):
         newest = newest_source(kit)
         if not _is_fresh(kit.library, newest):  # else another process has built it meanwhile
@@ -108,7 +114,7 @@ def _build(kit: Kit, newest: float, announce: Callable[[str], None]) -> None:
         raise
     if not kit.library.exists():
         raise KitError(f"{kit.name}: the build commands succeeded but made no {kit.library}")
-    _no_folder(kit)
+    _regular_file(kit)
     if kit.library.stat().st_mtime < newest:
         # The build saw no need (a header that it does not use): from now on neither do we.
         os.utime(kit.library, (newest, newest))

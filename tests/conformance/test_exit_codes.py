@@ -69,11 +69,16 @@ def test_a_folder_around_the_suite_collects_none_of_it(run_pytest: Pytest) -> No
         (("--profile=everything",), "core, infer, train"),
         (("--effort=some",), "quick, full"),
         (("--seed=minus",), "--seed"),
+        (("--report=",), "--report"),
+        (("--report=loop/r",), "--report"),
+        (("--report=/proc/r",), "--report"),
+        (("-n", "-1"), "-n -1"),
     ],
 )
 def test_a_wrong_option_is_named(
-    run_pytest: Pytest, good_library: Path, arguments: tuple[str, ...], words: str
+    run_pytest: Pytest, good_library: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
+    (tmp_path / "loop").symlink_to("loop")
     done = run_pytest(SUITE, f"--vendor={good_library}", *arguments)
     assert done.returncode == 2
     assert words in one_line(done)
@@ -158,8 +163,9 @@ def test_stopping_at_the_first_failure_is_not_certified(
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("by", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_gives_130_and_a_report_that_says_so(
-    good_library: Path, tmp_path: Path, workers: tuple[str, ...]
+    good_library: Path, tmp_path: Path, by: str, workers: tuple[str, ...]
 ) -> None:
     sleeps = tmp_path / "sleeps"
     arguments = [SUITE, f"--vendor={good_library}", "--report=r", "-k", "live_ranges or bases", *workers]
@@ -176,7 +182,8 @@ def test_an_interrupt_gives_130_and_a_report_that_says_so(
     while not sleeps.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(3)  # lets the other row finish in the other worker
-    os.killpg(child.pid, signal.SIGINT)
+    # Ctrl-C reaches all processes of the run, a scheduler's SIGTERM the first one only.
+    os.killpg(child.pid, signal.SIGINT) if by == "SIGINT" else child.terminate()
     output, _ = child.communicate(timeout=60)
     report = report_of(tmp_path / "r")
     assert child.returncode == 130, output
@@ -310,11 +317,38 @@ def test_a_library_whose_name_no_report_can_carry_is_one_line(
     assert "subject.files.0.name" in one_line(done)
 
 
+def test_a_staging_folder_that_vanishes_costs_no_rows(
+    run_pytest: Pytest, ill_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a cleaner of temporary files takes it, with the reproducers of the rows so far."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "cleaner.py").write_text(
+        "import pathlib, pytest, shutil\n"
+        "@pytest.hookimpl(wrapper=True)\n"
+        "def pytest_sessionfinish():\n"
+        "    for folder in pathlib.Path('tmp').glob('torch-fl-*'): shutil.rmtree(folder)\n"
+        "    return (yield)\n"
+    )
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run_pytest("-p", "cleaner", SUITE, f"--vendor={ill_library}", "--row=abs/*", "--report=r")
+    (row,) = (row for row in report_of(tmp_path / "r")["rows"] if row["verdict"] != "pass")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "no reproducer" in row["notes"][-1]
+
+
 def test_certify_is_the_same_run(good_library: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch_fl_spec.cli", "certify", str(good_library), "--report=r"]
     done = subprocess.run([*command, "-k", "live_ranges"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     assert report_of(tmp_path / "r")["run"]["partial"]
+
+
+def test_certify_without_an_output_is_one_line(good_library: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m torch_fl_spec.cli certify {good_library} >&-"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "standard output" in one_line(done)
 
 
 def test_certify_maps_wrong_pytest_options_to_2(good_library: Path, tmp_path: Path) -> None:

@@ -99,6 +99,20 @@ def test_reproducers_and_allure_results_come_along(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "allure-results" / "x-result.json").exists()
 
 
+def test_a_reproducer_that_has_gone_costs_only_itself(tmp_path: Path) -> None:
+    run = honest.run_data()
+    rows = honest.rows(run)
+    gone = _failing(rows)
+    kept = _failing(rows)
+    (tmp_path / "kept").mkdir()
+    report = write_report(run, rows, tmp_path / "out", {gone["id"]: tmp_path / "gone", kept["id"]: tmp_path / "kept"})
+    by_id = {row.id: row for row in report.rows}
+    assert by_id[gone["id"]].reproducer is None
+    assert "no reproducer: " in by_id[gone["id"]].notes[0]
+    assert by_id[kept["id"]].reproducer is not None
+    assert [path.name for path in (tmp_path / "out" / "reproducers").iterdir()] == [folder_name(kept["id"])]
+
+
 def test_nan_and_infinity_are_words(tmp_path: Path) -> None:
     run = honest.run_data()
     rows = honest.rows(run)
@@ -188,6 +202,20 @@ def test_a_folder_that_cannot_be_written_to_is_told_beforehand(tmp_path: Path, m
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(NotAReportFolder, match="no folder that can be written to"):
         writer.check_replaceable(tmp_path / "report")
+
+
+@pytest.mark.parametrize("folder", ["/proc/report", "/proc/below/report", "x" * 300, "x" * 300 + "/report"])
+def test_a_folder_that_cannot_be_made_is_told_beforehand(tmp_path: Path, folder: str) -> None:
+    with pytest.raises((OSError, NotAReportFolder)):
+        writer.check_replaceable(tmp_path / folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_longest_name_of_a_folder_is_taken_twice(tmp_path: Path) -> None:
+    run = honest.run_data()
+    for _ in range(2):
+        write_report(run, [], tmp_path / ("x" * 255))
+    assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
 
 
 def test_runs_that_end_at_once_leave_one_whole_report(tmp_path: Path) -> None:

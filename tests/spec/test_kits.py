@@ -127,6 +127,24 @@ def test_a_folder_in_the_librarys_place_is_told(folder: Path, ending: str) -> No
         kits.resolve(folder).ensure_built()
 
 
+@pytest.mark.parametrize("build", ["", 'build = [["true"]]'])
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        ("fifo", "no regular file"),
+        ("/dev/zero", "no regular file"),
+        ("loop", "symbolic links"),
+        ("x" * 5000, "too long"),
+    ],
+)
+def test_what_is_no_file_is_never_read(folder: Path, library: str, words: str, build: str) -> None:
+    os.mkfifo(folder / "fifo")
+    (folder / "loop").symlink_to("loop")
+    (folder / "vendor.toml").write_text(f'name = "small"\nlibrary = "{library}"\nsources = ["*.c"]\n{build}\n')
+    with pytest.raises(KitError, match=words):
+        kits.resolve(folder).ensure_built()
+
+
 def test_what_a_build_leaves_in_the_background_delays_nobody(folder: Path) -> None:
     (folder / "build.sh").write_text("sleep 30 & echo $! > pid; mkdir -p build; touch build/lib.so\n")
     began = time.monotonic()
