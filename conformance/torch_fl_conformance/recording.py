@@ -115,7 +115,7 @@ class Recorder:
                 row.note(f"no reproducer: {failure}")
         item.stash[JUDGED] = (judgement, folder)
         final = self.report_folder / REPRODUCERS / folder_name(row.id) if folder else None
-        text = failure_text(row.id, judgement, final)
+        text = failure_text(row, judgement, final)
         if judgement.verdict == "pass":
             report.outcome = "passed"
         elif judgement.verdict == "not-claimed" and row.may_be_not_claimed:

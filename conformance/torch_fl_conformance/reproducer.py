@@ -18,11 +18,13 @@ def write_for(row: Row, judgement: Judgement, staging: Path) -> Path | None:
     if driver is None or not driver.transcript.commands():
         return None
     folder = staging / "reproducers" / folder_name(row.id)
+    index = judgement.case.get("index")
     write_reproducer(
         folder,
         **driver.config.session_arguments(),
         commands=driver.transcript.commands(),
         blobs=driver.transcript.blobs,
-        note=failure_text(row.id, judgement, None),
+        note=failure_text(row, judgement, None),
+        index=index if isinstance(index, tuple) else None,
     )
     return folder

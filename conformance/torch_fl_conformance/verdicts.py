@@ -10,6 +10,7 @@ from typing import Any
 
 from torch_fl_spec.loader import PluginRefused
 from torch_fl_spec.printable import printable
+from torch_fl_spec.replay import replay_command
 
 from torch_fl_conformance.failures import DriverCrashed, DriverHung, NotClaimed, RuleViolated
 from torch_fl_conformance.kernel_case import SealBroken
@@ -72,13 +73,16 @@ def _own_traceback(error: BaseException) -> str:
     return "".join(shown.format())[-8000:]
 
 
-def failure_text(row_id: str, judgement: Judgement, reproducer: Path | None) -> str:
+def failure_text(row: Row, judgement: Judgement, reproducer: Path | None) -> str:
     """The block that the terminal shows for a row that did not pass."""
-    lines = [f"{row_id}: {judgement.verdict}: {printable(str(judgement.message))}"]
-    width = max((len(key) for key in judgement.case), default=0)
-    lines += [f"  {key:<{width}}  {printable(str(value))}" for key, value in judgement.case.items()]
+    lines = [f"{row.id}: {judgement.verdict}: {printable(str(judgement.message))}"]
+    facts = dict(judgement.case)
+    if row.violates:
+        facts["may violate"] = ", ".join(row.violates)
     if reproducer is not None:
-        lines.append(f"  reproducer: {reproducer}")
+        facts["reproduce"] = replay_command(reproducer)
+    width = max((len(key) for key in facts), default=0)
+    lines += [f"  {key:<{width}}  {printable(str(value))}" for key, value in facts.items()]
     if judgement.detail:
         lines += ["", judgement.detail.rstrip()]
     return "\n".join(lines)

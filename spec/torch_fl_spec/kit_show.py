@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from .describe_process import describe
 from .kits import Kit, KitError, resolve
 from .loader import PluginRefused
 from .printable import printable
+from .registry import load_registry
 
 
 def show(vendor: str) -> None:
@@ -32,6 +35,8 @@ def show(vendor: str) -> None:
     console.print(_head(kit, library, described))
     console.print(_devices(described["devices"]))
     console.print(_kernels(described["kernels"]))
+    for line in _unknown(described["kernels"]):
+        console.print(printable(f"not in the operator registry, ignored: {line}"), soft_wrap=True)
 
 
 def _end(text: str) -> Any:
@@ -56,9 +61,12 @@ def _head(kit: Kit, library: Path, described: dict[str, Any]) -> Table:
 
 def _devices(devices: list[dict[str, Any]]) -> Table:
     table = Table(title="Devices", title_justify="left")
-    for heading in ("#", "name", "streams", "addresses", "memory", "alignment", "priorities"):
+    ordered = any(device["priority_greatest"] != device["priority_least"] for device in devices)
+    headings = ["#", "name", "streams", "addresses", "memory", "alignment", *(["priorities"] if ordered else [])]
+    for heading in headings:
         table.add_column(heading)
     for device in devices:
+        priorities = f"{device['priority_greatest']} to {device['priority_least']}"
         independent = "independent" if device["independent_streams"] else "dependent"
         table.add_row(
             str(device["index"]),
@@ -67,7 +75,7 @@ def _devices(devices: list[dict[str, Any]]) -> Table:
             device["address_model"],
             f"{device['total_bytes'] / 2**30:.2f} GiB",
             f"{device['alloc_align']} to {device['max_align']}",
-            f"{device['priority_greatest']} to {device['priority_least']}",
+            *([priorities] if ordered else []),
         )
     return table
 
@@ -85,3 +93,25 @@ def _kernels(tables: list[list[dict[str, Any]]]) -> Table:
     for key, devices in sorted(owners.items()):
         table.add_row(*key, " ".join(map(str, devices)))
     return table
+
+
+def _unknown(tables: list[list[dict[str, Any]]]) -> Iterator[str]:
+    """What the tables claim of operators, revisions and dtype rows that no run judges."""
+    registry = load_registry()
+    revisions = defaultdict(list)
+    for name, revision in registry.operators:
+        revisions[name].append(f"r{revision}")
+    claimed = {
+        (kernel["op"], kernel["revision"], tuple(row["dtypes"]))
+        for kernels in tables
+        for kernel in kernels
+        for row in kernel["rows"]
+    }
+    for op, revision in sorted({(op, revision) for op, revision, _ in claimed}):
+        operator = registry.get(op, revision)
+        if operator is None:
+            near = revisions.get(op) or difflib.get_close_matches(op, revisions, 1, 0.7)
+            yield f"{op} r{revision}" + (f" ({near[0]}?)" if near else "")
+            continue
+        rows = sorted(row for name, number, row in claimed if (name, number) == (op, revision))
+        yield from (f"{op} r{revision} in {','.join(row)}" for row in rows if row not in operator.rows)

@@ -57,7 +57,7 @@ class Kit:
     def ensure_built(self, announce: Callable[[str], None] | None = None) -> Path:
         """The library, built first where it is older than its sources; raises KitError.
 
-        announce: gets each build command as one line before it runs; by default it is shown on a terminal.
+        announce: gets each build command as one line before it runs; by default it is shown on stderr.
         """
         return kit_build.ensure_built(self, announce)
 

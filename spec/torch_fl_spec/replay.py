@@ -7,6 +7,9 @@ the commands bring along) and repro.py, five lines for `python repro.py` or `gdb
 from __future__ import annotations
 
 import json
+import math
+import operator
+import shlex
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,13 +41,16 @@ def write_reproducer(
     commands: Sequence[Mapping[str, Any]],
     blobs: Mapping[str, bytes],
     note: str,
+    *,
+    index: Sequence[int] | None = None,
     **session: Any,
 ) -> Path:
     """Write a reproducer folder and return the path of its repro.py.
 
     commands: as `Session.execute` takes them, except that input bytes may be named {"blob": name, "length": n}
     (any place where a command has [offset, length]); `blobs` holds them. session: further arguments of
-    Session (grease, grease_seed, host_minor, mask), which decide what GREASE draws. note: what to look for.
+    Session (grease, grease_seed, host_minor, mask), which decide what GREASE draws. note: what to look for. index: the
+    element that was wrong, shown of each output that has it.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +65,7 @@ def write_reproducer(
     document = {
         "format": FORMAT,
         "note": note,
+        **({} if index is None else {"index": list(index)}),
         "library": str(Path(library).resolve()),
         "options": options,
         "session": dict(session),
@@ -71,6 +78,11 @@ def write_reproducer(
     quoted = printable(note).replace("\\", "\\\\").replace('"', "'")
     script.write_text(_SCRIPT.format(note=quoted), encoding="utf-8")
     return script
+
+
+def replay_command(folder: Path) -> str:
+    """What to type to run the reproducer in `folder`."""
+    return shlex.join(["python", str(folder / "repro.py")])
 
 
 def _placed(value: Any, places: Mapping[str, list[int]], base: int) -> Any:
@@ -119,7 +131,8 @@ def replay(path: str | Path, library: str | Path | None = None) -> list[dict[str
     """Run a reproducer (its folder or repro.py) and print each step; returns the results.
 
     library: another plugin than the recorded one. Results' bytes are printed as numbers of the tensor's dtype
-    where a kernel case names it.
+    where a kernel case names it. The library is loaded as it lies there, and nothing is judged: the note tells of the
+    row that failed, the elements are today's.
     """
     folder = Path(path).resolve()
     folder = folder.parent if folder.is_file() else folder
@@ -131,7 +144,7 @@ def replay(path: str | Path, library: str | Path | None = None) -> list[dict[str
     memory = bytearray(document["memory_bytes"])
     data = (folder / "data.bin").read_bytes()
     memory[: len(data)] = data
-    print(printable(document["note"]), flush=True)
+    print("recorded when the row failed:\n" + printable(document["note"]), flush=True)
     session = Session(library or document["library"], document["options"], **document["session"])
     session.attach_memory(memory)
     results = []
@@ -139,7 +152,7 @@ def replay(path: str | Path, library: str | Path | None = None) -> list[dict[str
         print(f"[{number}] {_summary(command)}", end="", flush=True)
         result = session.execute(command)
         print(f" -> {_outcome(result)}", flush=True)
-        _print_outputs(command, memory)
+        print_outputs(command, memory, document.get("index"))
         results.append(result)
     session.close()
     return results
@@ -168,12 +181,12 @@ def _outcome(result: Mapping[str, Any]) -> str:
 
 _READERS = {
     **{"bool": "B", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q"},
-    **{"f16": "e", "f32": "f", "f64": "d", "u16": "H", "u32": "I", "u64": "Q"},
+    **{"f16": "e", "f32": "f", "f64": "d", "bf16": "H", "u16": "H", "u32": "I", "u64": "Q"},
 }
 
 
-def _print_outputs(command: Mapping[str, Any], memory: bytearray, limit: int = 16) -> None:
-    """The first elements of each output tensor of a kernel case."""
+def print_outputs(command: Mapping[str, Any], memory: bytearray, failed: Sequence[int] | None, limit: int = 16) -> None:
+    """The first elements of each output tensor of a kernel case, and the one that failed."""
     from .abi import DTYPE_NAMES
 
     for name in command.get("outs", ()) if command.get("do") == "kernel_case" else ():
@@ -183,21 +196,26 @@ def _print_outputs(command: Mapping[str, Any], memory: bytearray, limit: int = 1
         dtype = DTYPE_NAMES.get(dtype) if isinstance(dtype, int) else dtype
         if place is None or dtype not in _READERS:
             continue
-        reader = struct.Struct("<" + _READERS[dtype])
-        values = []
-        for index in _indices(tensor["sizes"], limit):
-            steps = sum(i * stride for i, stride in zip(index, tensor["strides"], strict=True))
-            at = place[0] + tensor["byte_offset"] + steps * reader.size
-            values.append(reader.unpack_from(memory, at)[0])
-        print(f"    {name} {dtype} {tensor['sizes']}: {values}")
+        start, sizes = place[0] + tensor["byte_offset"], tensor["sizes"]
+        values = [str(_element(memory, start, dtype, tensor["strides"], index)) for index in _indices(sizes, limit)]
+        values += ["..."] if math.prod(sizes) > limit else []
+        print(f"    {name} {dtype} {sizes}: [{', '.join(values)}]")
+        if failed is not None and len(failed) == len(sizes) and all(map(operator.lt, failed, sizes)):
+            print(f"    now at {tuple(failed)}: {_element(memory, start, dtype, tensor['strides'], failed)}")
+
+
+def _element(memory: bytearray, start: int, dtype: str, strides: Sequence[int], index: Sequence[int]) -> int | float:
+    reader = struct.Struct("<" + _READERS[dtype])
+    at = start + sum(map(operator.mul, index, strides)) * reader.size
+    value: int | float = reader.unpack_from(memory, at)[0]
+    if dtype == "bf16":  # the upper half of an f32
+        value = struct.unpack("<f", struct.pack("<I", int(value) << 16))[0]
+    return value
 
 
 def _indices(sizes: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
     """The first multi-indices in row-major order."""
-    total = 1
-    for size in sizes:
-        total *= size
-    for number in range(min(total, limit)):
+    for number in range(min(math.prod(sizes), limit)):
         index = []
         for size in reversed(sizes):
             number, rest = divmod(number, size)

@@ -9,7 +9,8 @@ from importlib import metadata
 import click
 import pytest
 from click.testing import CliRunner
-from torch_fl_spec import __version__, cli
+from torch_fl_spec import __version__, cli, kit_show
+from torch_fl_spec.describe_process import describe
 
 from tests.spec.plugin_builder import PluginBuilder
 
@@ -67,6 +68,40 @@ def test_kit_show_prints_what_a_plugin_declares(plugin: PluginBuilder) -> None:
     assert result.exit_code == 0
     for words in ("fake 1.2", "fake card", "INLINE", "aten::neg r1", "i64"):
         assert words in result.output
+
+
+def test_kit_show_names_what_no_run_judges(plugin: PluginBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = describe(plugin("good"), "")
+    kernel = described["kernels"][0][0]
+    described["kernels"] = [
+        [
+            kernel,
+            {**kernel, "rows": [{**kernel["rows"][0], "dtypes": ["bool"]}]},
+            {**kernel, "revision": 7},
+            {**kernel, "op": "aten::maximun"},
+            {**kernel, "op": "acme::spectral"},
+        ]
+    ]
+    monkeypatch.setattr(kit_show, "describe", lambda *_: described)
+    result = CliRunner().invoke(cli.main, ["kit", "show", str(plugin("good"))])
+    assert result.exit_code == 0
+    ignored = [line.partition("ignored: ")[2] for line in result.output.splitlines() if "ignored" in line]
+    assert ignored == [
+        "acme::spectral r1",
+        "aten::maximun r1 (aten::maximum?)",
+        "aten::neg r1 in bool",
+        "aten::neg r7 (r1?)",
+    ]
+
+
+def test_kit_show_has_priorities_where_a_device_has_them(
+    plugin: PluginBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = describe(plugin("good"), "")
+    monkeypatch.setattr(kit_show, "describe", lambda *_: described)
+    assert "priorities" not in CliRunner().invoke(cli.main, ["kit", "show", str(plugin("good"))]).output
+    described["devices"][0]["priority_greatest"] = -2
+    assert "-2 to 0" in CliRunner().invoke(cli.main, ["kit", "show", str(plugin("good"))]).output
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from torch_fl_spec import abi
-from torch_fl_spec.replay import replay, write_reproducer
+from torch_fl_spec.replay import print_outputs, replay, write_reproducer
 from torch_fl_spec.session import Session
 from torch_fl_spec.session_args import Frame
 from torch_fl_spec.session_loans import POISON, Lender
@@ -159,7 +160,8 @@ def _reproducer(plugin: PluginBuilder, folder: Path) -> Path:
         block["image"] = {"blob": block["name"], "length": 48}
     case["results"] = {"o": [0, 48]}  # where the judge had it; it must not fall onto the inputs
     commands: list[dict[str, Any]] = [{"do": "describe"}, case, case]
-    return write_reproducer(folder, plugin("good"), "", commands, blobs, 'neg of "four" numbers', grease_seed=4)
+    note = 'neg of "four" numbers'
+    return write_reproducer(folder, plugin("good"), "", commands, blobs, note, index=(1, 0), grease_seed=4)
 
 
 def test_a_reproducer_runs_by_itself(plugin: PluginBuilder, tmp_path: Path) -> None:
@@ -167,8 +169,9 @@ def test_a_reproducer_runs_by_itself(plugin: PluginBuilder, tmp_path: Path) -> N
     program = f"import runpy, sys; runpy.run_path({str(script)!r}); print({{'torch', 'numpy'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")
     lines = done.stdout.splitlines()
-    assert lines[0] == 'neg of "four" numbers'
+    assert lines[:2] == ["recorded when the row failed:", 'neg of "four" numbers']
     assert lines.count("    y i64 [2, 2]: [-11, -12, -13, -14]") == 2
+    assert lines.count("    now at (1, 0): -13") == 2
     assert lines[-1] == "set()"
     assert {path.name for path in script.parent.iterdir()} == {"repro.json", "data.bin", "repro.py"}
 
@@ -177,10 +180,32 @@ def test_a_note_of_any_bytes_makes_a_script_that_runs(plugin: PluginBuilder, tmp
     note = 'said \0 \x1b[31m "quoted"""" \\ back\\\\ and ended in \\'
     script = write_reproducer(tmp_path / "repro", plugin("good"), "", [{"do": "describe"}], {}, note)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == note.replace("\0", "\\x00").replace("\x1b", "\\x1b")
+    assert done.stdout.splitlines()[1] == note.replace("\0", "\\x00").replace("\x1b", "\\x1b")
 
 
 def test_a_reproducer_takes_another_library(plugin: PluginBuilder, tmp_path: Path) -> None:
     script = _reproducer(plugin, tmp_path / "repro")
     results = replay(script, library=plugin("careless"))
     assert [result["workspace_intact"] for result in results[1:]] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "format", "shown"), [("f32", "f", "nan"), ("bf16", "H", "-2.0"), ("i8", "b", "-3"), ("f64", "d", "0.5")]
+)
+def test_a_replay_shows_the_element_that_failed(
+    dtype: str, format: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Far behind the first elements, in a tensor with holes."""
+    value = 0xC000 if dtype == "bf16" else float(shown) if format in "fd" else int(shown)
+    memory = bytearray(1024)
+    element = struct.Struct(f"<{format}")
+    element.pack_into(memory, 64 + 8 + 2 * 20 * element.size, value)
+    tensor = {"block": "o", "dtype": dtype, "sizes": [21], "strides": [2], "byte_offset": 8}
+    command = {"do": "kernel_case", "outs": ["y"], "tensors": {"y": tensor}, "results": {"o": [64, 900]}}
+    print_outputs(command, memory, (20,))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"    y {dtype} [21]: [0")
+    assert first.endswith(", ...]")
+    assert second == f"    now at (20,): {shown}"
+    print_outputs(command, memory, (3, 3))  # an element of another output
+    assert len(capsys.readouterr().out.splitlines()) == 1
