@@ -16,8 +16,12 @@ _GRAVITY = ("crash", "hang", "fail", "no-power", "error", "collateral")
 _MOST = 40  # failing rows shown; the report has them all
 
 
-def show(report: Report, folder: Path, write: Callable[[str], None]) -> None:
+def show(report: Report, folder: Path, write_line: Callable[[str], None]) -> None:
     """Write the summary, line by line."""
+
+    def write(line: str) -> None:
+        write_line(printable(line))
+
     summary = summarise(report)
     write("")
     unclaimed = [row for row in summary.failing if row.verdict == "not-claimed"]
@@ -52,6 +56,6 @@ def _gravity(row: Row) -> int:
 
 
 def _line(row: Row, folder: Path) -> str:
-    message = printable((row.message or "").partition("\n")[0])
+    message = (row.message or "").partition("\n")[0]
     line = f"{row.verdict.upper():<11} {row.id}  {message}"
     return f"{line}  [{folder / row.reproducer}]" if row.reproducer else line

@@ -125,7 +125,7 @@ def trust(vendor: str, public_key: Path, folder: Path) -> None:
 @click.argument("source", type=_EXISTING)
 @_registry_option
 @click.option("--key", type=_FILE, help="The vendor's private key; not needed when SOURCE is signed already.")
-@click.option("--plugin", "plugins", type=_FILE, multiple=True, required=True, help="A file of the product.")
+@click.option("--plugin", "plugins", type=_FILE, multiple=True, required=True, help="The library that was tested.")
 @click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Also write the signed envelope here.")
 def submit(source: Path, folder: Path, key: Path | None, plugins: tuple[Path, ...], save: Path | None) -> None:
     """Sign SOURCE (a report folder, report.json or signed envelope) and hand it in.
@@ -141,7 +141,7 @@ def submit(source: Path, folder: Path, key: Path | None, plugins: tuple[Path, ..
         save.write_bytes(envelope)
     decision = Decision(reasons)
     if envelope:
-        digests = {hashlib.sha256(plugin.read_bytes()).hexdigest() for plugin in plugins}
+        digests = {_sha256(plugin) for plugin in plugins}
         decision = opened.submit(envelope, digests, datetime.now(timezone.utc))
     show_decision(decision)
     sys.exit(0 if decision.accepted else 1)
@@ -171,6 +171,12 @@ def _open(folder: Path) -> Registry:
     from torch_fl_reports.registry import Registry
 
     return Registry(folder)
+
+
+def _sha256(plugin: Path) -> str:
+    if not plugin.is_file():
+        raise click.UsageError(f"--plugin {plugin}: no regular file")
+    return hashlib.sha256(plugin.read_bytes()).hexdigest()
 
 
 def _read(source: Path) -> Report:

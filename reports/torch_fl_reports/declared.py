@@ -10,7 +10,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Unsigned: TypeAlias = Annotated[int, Field(ge=0)]
+Unsigned: TypeAlias = Annotated[int, Field(ge=0, le=2**64 - 1)]
+Signed: TypeAlias = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 class Declared(BaseModel):
@@ -26,17 +27,17 @@ class Device(Declared):
     name: str | None = None  # NULL breaks a rule, and is reported as what it is
     uuid: str
     execution_model: str  # ASYNC | INLINE; a defective plugin may say anything, and its report must still be written
-    independent_streams: bool | int
-    priority_least: int
-    priority_greatest: int
+    independent_streams: bool | Signed
+    priority_least: Signed
+    priority_greatest: Signed
     address_model: str  # LINEAR | HANDLE
     alloc_align: Unsigned  # bytes
     max_align: Unsigned  # bytes
-    alloc_may_wait: bool | int
-    host_accessible: bool | int
+    alloc_may_wait: bool | Signed
+    host_accessible: bool | Signed
     total_bytes: Unsigned
     timer_resolution_ns: Unsigned
-    numa_node: int
+    numa_node: Signed
 
 
 class KernelRow(Declared):
@@ -62,7 +63,7 @@ class Kernel(Declared):
     max_ndim: Unsigned
     flags: list[str]
     tier: str  # EXACT | ACCURATE | FAST
-    priority: int
+    priority: Signed
     data_align: Unsigned  # bytes
 
 

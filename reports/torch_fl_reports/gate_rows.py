@@ -57,18 +57,28 @@ def sums(report: Report, expected: list[ExpectedRow]) -> Iterator[Reason]:
 
 def evidence(report: Report) -> Iterator[Reason]:
     """Every verdict lets the report through, and no passing row carries evidence against itself."""
+    harmful = [row for row in report.rows if row.verdict not in totals.HARMLESS]
+    for verdict in dict.fromkeys(row.verdict for row in harmful):
+        names = [row.id for row in harmful if row.verdict == verdict]
+        if len(names) == 1:
+            yield Reason("verdict", f"{names[0]} has verdict {verdict}")
+        else:
+            yield Reason("verdict", f"{len(names)} rows have verdict {verdict}: {some(names, 3)}")
     for row in report.rows:
-        if row.verdict not in totals.HARMLESS:
-            yield Reason("verdict", f"{row.id} has verdict {row.verdict}")
         if row.verdict == "pass":
             yield from _passing(row)
+    missed = [control.name for control in report.controls if control.seen != control.expected]
+    if missed:
+        yield Reason("control", f"the harness did not see what is known of these defective plugins: {some(missed)}")
 
 
 def _passing(row: Row) -> Iterator[Reason]:
-    if row.violates or row.reproducer is not None:
+    if row.violates or row.reproducer is not None or row.case is not None or row.message is not None:
         yield Reason("contradiction", f"{row.id} passes, yet carries a failing case")
     if row.cases == 0:
         yield Reason("no-cases", f"{row.id} passes without a single case")
+    elif row.seconds == 0:
+        yield Reason("time", f"{row.id} passes with {row.cases} cases in no time at all")
     if row.worst is not None:
         ratio = row.worst.err_over_t
         if isinstance(ratio, str) or ratio > 1:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
 from torch_fl_spec.kernel_table import digest_of
+from torch_fl_spec.printable import is_printable
 
 from torch_fl_reports.attestation import Statement
 from torch_fl_reports.gate_reason import Reason
@@ -15,6 +16,9 @@ from torch_fl_reports.policy import Policy
 
 NOT_RECOMPUTABLE = "not-recomputable"
 """Code of the reason that is none against the report: what speaks for or against it can't be computed here."""
+
+ROUNDING = 2.0
+"""Seconds by which a run's length may differ from its two ends, which may be rounded to the second."""
 
 CLOCK_SKEW = timedelta(minutes=10)
 """How far a vendor's clock may be ahead of the registry's."""
@@ -29,9 +33,17 @@ def identity(report: Report, key_vendor: str) -> Iterator[Reason]:
         yield Reason("vendor", f"the report is about {vendor!r}, the key belongs to {key_vendor!r}")
 
 
+def named(report: Report) -> Iterator[Reason]:
+    """What stands in lists of certificates is one line that shows as it is."""
+    if not is_printable(report.subject.version):
+        yield Reason("unsafe-name", f"version {report.subject.version!a} holds characters that do not show")
+
+
 def subject(statement: Statement, plugins: Collection[str], registered: Collection[str]) -> Iterator[Reason]:
     """Statement, report and the files handed in are about the same bytes, which have no entry yet."""
     files = statement.predicate.report.subject.files
+    if len(files) != 1:  # a second one would leave open which of them is the plugin that the entry is about
+        yield Reason("subject", f"the report is about {len(files)} files; a run tests one, the plugin")
     stated = [(item.name, item.digest.sha256) for item in statement.subject]
     if stated != [(file.name, file.sha256) for file in files]:
         yield Reason("subject", "the statement's subject and the report's files differ")
@@ -42,7 +54,10 @@ def subject(statement: Statement, plugins: Collection[str], registered: Collecti
     for plugin in sorted(set(plugins) - tested):
         yield Reason("plugin-digest", f"the file handed in ({plugin}) is not one that was tested")
     for digest in sorted(tested & set(registered)):
-        yield Reason("already-registered", f"plugin {digest} has an entry; entries are never replaced")
+        yield Reason(
+            "already-registered",
+            f"plugin {digest} has an entry already (`torch-fl registry list`); hand in a new build",
+        )
 
 
 def suite(report: Report, policy: Policy, installed_registry: str) -> Iterator[Reason]:
@@ -76,6 +91,21 @@ def declared_table(report: Report) -> Iterator[Reason]:
         yield Reason("table-hash", f"the declared kernels hash to {computed}, the report says {report.abi.table_hash}")
 
 
+def declared_devices(report: Report) -> Iterator[Reason]:
+    """The devices are told apart, each has its kernel table, and each is of a kind that the interface knows."""
+    declared = report.declarations
+    indices = [device.index for device in declared.devices]
+    if not indices or indices != list(range(len(indices))):
+        yield Reason("declarations", f"the devices declared are numbered {indices}; each is listed once, from 0 on")
+    if len(indices) != len(declared.kernels):
+        yield Reason("declarations", f"{len(indices)} devices are declared with {len(declared.kernels)} kernel tables")
+    for device in declared.devices:
+        for field, known in (("execution_model", ("ASYNC", "INLINE")), ("address_model", ("LINEAR", "HANDLE"))):
+            if getattr(device, field) not in known:
+                text = f"device {device.index} declares {field} {getattr(device, field)!a:.80}, not one of {known}"
+                yield Reason("declarations", text)
+
+
 def conditions(report: Report, policy: Policy, now: datetime) -> Iterator[Reason]:
     """A whole, isolated, finished run, at a believable time."""
     run = report.run
@@ -94,6 +124,8 @@ def conditions(report: Report, policy: Policy, now: datetime) -> Iterator[Reason
         return
     if end < start:
         yield Reason("time", f"the run ends ({run.end}) before it starts ({run.start})")
+    elif abs((end - start).total_seconds() - run.seconds) > ROUNDING or run.seconds == 0:
+        yield Reason("time", f"the run lasts {run.seconds} s, from {run.start} to {run.end}")
     if end > now + CLOCK_SKEW:
         yield Reason("clock-ahead", f"the run ends at {run.end}, which is still to come")
     if now - end > timedelta(days=policy.max_age_days):

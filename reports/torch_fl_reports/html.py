@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from torch_fl_spec.printable import printable
 from torch_fl_spec.rules import load_rules
 
 from torch_fl_reports import plots
@@ -28,6 +29,7 @@ def report_page(report: Report) -> str:
         loader=PackageLoader("torch_fl_reports"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -34,8 +34,13 @@ Effort: TypeAlias = Literal["quick", "full"]
 
 Sha256: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-FileName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,199}$")]
-"""A bare file name: no separator, so it cannot leave the folder it is put in."""
+Chapter: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(\.[a-z]+)?$", max_length=60)]
+Interface: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(-[a-z0-9.]+)?$", max_length=60)]
+_UNSHOWN = r"\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # controls, turns of direction
+FileName: TypeAlias = Annotated[
+    str, StringConstraints(pattern=rf"^[^./\\{_UNSHOWN}][^/\\{_UNSHOWN}]*$", max_length=200)
+]
+"""A bare file name that shows as it is: no separator, so it cannot leave the folder it is put in."""
 RelativePath: TypeAlias = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9_+][A-Za-z0-9._+-]*(/[A-Za-z0-9_+][A-Za-z0-9._+-]*)*$", max_length=400),
@@ -55,8 +60,10 @@ def _is_a_day(text: str) -> str:
 
 RealInstant: TypeAlias = Annotated[Instant, AfterValidator(_is_a_day)]
 """The same, and there is such a day and hour: for times that are computed with as soon as they are read."""
-Count: TypeAlias = Annotated[int, Field(ge=0)]
-Seconds: TypeAlias = Annotated[float, Field(ge=0)]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Cases: TypeAlias = Annotated[int, Field(ge=0, le=2**40)]
+"""Of one row: any number of rows that fits into a document has a sum that is a Count."""
+Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
 Ratio: TypeAlias = Annotated[float, Field(ge=0)] | Literal["inf", "nan"]
 """err/T of one element; "inf" for any error where T is 0, "nan" for a wrong class (NaN, inf, sign)."""
 
@@ -68,11 +75,11 @@ class Part(BaseModel):
 
 
 class SubjectFile(Part):
-    """One file of the product under test; the first of a subject is the plugin itself."""
+    """The file under test: the plugin's library. The gate takes no second one."""
 
     name: FileName
     sha256: Sha256
-    size: Count  # bytes
+    size: Annotated[int, Field(ge=1, le=2**63 - 1)]  # bytes
 
 
 class Library(Part):
@@ -110,16 +117,16 @@ class Suite(Part):
 class Run(Part):
     """How it was tested."""
 
-    seed: Count
+    seed: Annotated[int, Field(ge=0, le=2**64 - 1)]
     effort: Effort
     profile: Profile
     start: Instant
     end: Instant
-    workers: Count
+    workers: Annotated[int, Field(ge=1, le=2**31 - 1)]
     partial: bool  # a selection of the rows only
     interrupted: bool
     in_process: bool  # the plugin lived in the judge's process: for debugging, never for a certificate
-    exit: int
+    exit: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
     cases: Count
     seconds: Seconds
     command: str | None = None
@@ -156,11 +163,11 @@ class RowBase(Part):
     """What rule rows and operator rows share."""
 
     id: Name
-    chapter: Name
+    chapter: Chapter
     profile: Profile | None = None
     extra: bool = False  # beyond what the run's profile requires; judged like any other row
     verdict: Verdict
-    cases: Count
+    cases: Cases
     seconds: Seconds
     labels: Labels | None = None
     worst: Worst | None = None
@@ -190,7 +197,7 @@ class OperatorRow(RowBase):
 
     kind: Literal["operator"]
     op: Name
-    revision: Annotated[int, Field(ge=1)]
+    revision: Annotated[int, Field(ge=1, le=2**32 - 1)]
     variant: Name  # "-" when no kernel claims the row
     dtypes: list[Name] = Field(min_length=1)
     tier: Name | None = None  # EXACT, ACCURATE or FAST; absent when unclaimed
@@ -243,7 +250,7 @@ class Report(Part):
     # `schema` would hide a deprecated attribute of BaseModel, hence the alias.
     schema_: Literal["torch-fl-report/v1"] = Field(alias="schema")
     report_id: Sha256  # sha256 of the canonical JSON of everything else
-    interface: Name
+    interface: Interface
     subject: Subject
     abi: Abi
     suite: Suite

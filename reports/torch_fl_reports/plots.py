@@ -22,6 +22,7 @@ _VARIABLES = {_INK: "var(--muted)", _FAINT: "var(--line)", _ACCENT: "var(--accen
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, and in the page's font
     "svg.hashsalt": "torch-fl",  # equal reports give equal pages
+    "text.parse_math": False,  # a name may hold a dollar
     "font.size": 9,
     "text.color": _INK,
     "axes.edgecolor": _FAINT,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from torch_fl_spec import INTERFACE
 from torch_fl_spec.registry import load_registry
 from torch_fl_spec.rows import ExpectedRow
 
@@ -52,6 +53,8 @@ def summarise(report: Report) -> Summary:
     expected = closed_set(report.run.profile, report.declarations)
     required = must_claim(expected)
     reasons = totals.decide(report.run, report.rows, required).reasons
+    if report.interface != INTERFACE:
+        reasons = (*reasons, f"it is about interface {report.interface}, this suite about {INTERFACE}")
     if report_digest(report.plain()) != report.report_id:
         reasons = (*reasons, "the report was changed after it was written")
     reasons = (*reasons, *_against_the_set(report, expected))

@@ -29,7 +29,7 @@ def _head(report: Report, summary: Summary) -> RenderableType:
     colour = "green" if summary.certified else "red"
     subject = report.subject
     lines = [Text(summary.headline, style=f"bold {colour}")]
-    lines += [Text(f"  {reason}") for reason in summary.reasons]
+    lines += [Text(f"  {printable(reason)}") for reason in summary.reasons]
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")

@@ -21,7 +21,7 @@ def show_decision(decision: Decision) -> None:
     if decision.accepted and decision.report is not None:
         subject, run = decision.report.subject, decision.report.run
         console.print(Text("accepted", style="bold green"), printable(f"{subject.vendor} {subject.version},"), end=" ")
-        console.print(f"{run.profile} {decision.report.interface}, self-run")
+        console.print(printable(f"{run.profile} {decision.report.interface}, self-run"))
         console.print(f"plugin sha256 {subject.files[0].sha256}", soft_wrap=True)
         for library in subject.libraries:
             console.print(printable(f"loads sha256 {library.sha256} {library.path}"), soft_wrap=True)
@@ -31,7 +31,7 @@ def show_decision(decision: Decision) -> None:
 
 
 def show_entries(entries: list[Entry], now: datetime) -> None:
-    """A table of the entries, newest last."""
+    """A table of the index, newest last. It judges no entry."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in (
         "vendor",
@@ -45,19 +45,20 @@ def show_entries(entries: list[Entry], now: datetime) -> None:
     ):
         table.add_column(name, no_wrap=name != "plugin sha256", overflow="fold")
     for entry in sorted(entries, key=lambda item: item.accepted):
-        valid = instant(entry.expires) > now
+        # The index alone is read: whether an entry holds is for `verify` to say.
+        unexpired = instant(entry.expires) > now
         table.add_row(
-            entry.vendor,
+            printable(entry.vendor),
             printable(entry.version),
-            f"{entry.profile}-{entry.interface}",
+            printable(f"{entry.profile}-{entry.interface}"),
             entry.evidence,
-            Text("valid", style="green") if valid else Text("expired", style="yellow"),
+            Text("unexpired", style="green") if unexpired else Text("expired", style="yellow"),
             entry.accepted[:10],
             entry.expires[:10],
             entry.plugin,
         )
     # A digest that is cut off can't be looked for: rather let a narrow terminal break the line.
-    console = Console(highlight=False, width=max(Console().width, 160))
+    console = Console(highlight=False, markup=False, emoji=False, width=max(Console().width, 160))
     console.print(table if entries else "no entries")
 
 
@@ -73,13 +74,11 @@ def show_verification(results: Mapping[str, Decision]) -> None:
 
 
 def _show_reasons(console: Console, reasons: tuple[Reason, ...]) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    """One line each, however narrow the terminal: a digest that is broken can't be looked for."""
+    width = max((len(reason.code) for reason in reasons), default=0)
     for reason in reasons:
-        table.add_row(f"  {reason.code}", Text(printable(reason.text)))
-    if reasons:
-        console.print(table)
+        line = Text.assemble("  ", (f"{reason.code:<{width}}", "bold"), "  ", printable(reason.text))
+        console.print(line, soft_wrap=True)
 
 
 def _reasons(number: int) -> str:

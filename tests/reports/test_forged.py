@@ -9,8 +9,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from torch_fl_reports.model import Report
 
+from . import honest
 from .conftest import Desk
 from .forging import assert_refused, operator_row, rule_row, with_totals
 
@@ -35,7 +37,7 @@ def test_verdict_edited_without_a_new_id(desk: Desk, plain: dict[str, Any]) -> N
     failed = Report.model_validate(with_totals(plain))
     edited = failed.plain() | {"report_id": failed.report_id}
     operator_row(edited)["verdict"] = "pass"
-    assert_refused(desk.submit(with_totals(edited), consistent=False), "report-id")
+    assert_refused(desk.submit(with_totals(edited), consistent=False), "report-id", "contradiction")
 
 
 def test_verdict_edited_but_not_the_totals(desk: Desk, plain: dict[str, Any]) -> None:
@@ -48,6 +50,19 @@ def test_verdict_edited_but_not_the_totals(desk: Desk, plain: dict[str, Any]) ->
 def test_verdict_edited_but_not_its_failing_case(desk: Desk, plain: dict[str, Any]) -> None:
     operator_row(plain).update(violates=["FL-KERNEL-010"])
     assert_refused(desk.submit(plain), "contradiction")
+
+
+@pytest.mark.parametrize("carried", [{"message": "3 of 7 elements are wrong"}, {"case": {"got": "2"}}])
+def test_verdict_edited_but_not_what_was_seen(desk: Desk, plain: dict[str, Any], carried: dict[str, Any]) -> None:
+    operator_row(plain).update(carried)
+    assert_refused(desk.submit(plain), "contradiction")
+
+
+def test_a_defective_plugin_that_passed_beside_it(desk: Desk, plain: dict[str, Any]) -> None:
+    plain["controls"] = [{"name": "twin", "sha256": "0" * 64, "expected": "fail", "seen": "pass"}]
+    assert_refused(desk.submit(plain), "control")
+    plain["controls"][0]["seen"] = "fail"
+    assert desk.submit(plain).accepted
 
 
 def test_totals_edited(desk: Desk, plain: dict[str, Any]) -> None:
@@ -103,6 +118,18 @@ def test_kernel_table_edited(desk: Desk, plain: dict[str, Any]) -> None:
     assert_refused(desk.submit(plain), "table-hash")
 
 
+@pytest.mark.parametrize("devices", [[], [0], [0, 0], [1, 0], [0, 1, 7]])
+def test_devices_that_contradict_themselves(desk: Desk, plain: dict[str, Any], devices: list[int]) -> None:
+    plain["declarations"]["devices"] = [honest.device(index) for index in devices]
+    assert "declarations" in {reason.code for reason in desk.submit(plain).reasons}
+
+
+@pytest.mark.parametrize("field", ["execution_model", "address_model"])
+def test_a_device_of_no_known_kind(desk: Desk, plain: dict[str, Any], field: str) -> None:
+    plain["declarations"]["devices"][0][field] = "NONSENSE"
+    assert "declarations" in {reason.code for reason in desk.submit(plain).reasons}
+
+
 def test_case_count_cut_to_nothing(desk: Desk, plain: dict[str, Any]) -> None:
     operator_row(plain)["cases"] = 0
     assert_refused(desk.submit(with_totals(plain)), "no-cases")
@@ -152,13 +179,37 @@ def test_run_that_ended_badly(desk: Desk, plain: dict[str, Any]) -> None:
 
 
 def test_clock_ahead(desk: Desk, plain: dict[str, Any]) -> None:
-    plain["run"]["end"] = "2027-01-01T00:00:00Z"
+    plain["run"] |= {"start": "2027-01-01T00:00:00Z", "end": "2027-01-01T00:01:12Z"}
     assert_refused(desk.submit(plain), "clock-ahead")
 
 
 def test_end_before_start(desk: Desk, plain: dict[str, Any]) -> None:
     plain["run"]["end"] = "2026-08-01T08:00:00Z"
     assert_refused(desk.submit(plain), "time")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"start": "0001-01-01T00:00:00Z"},
+        {"end": "2026-08-01T09:00:00Z"},
+        {"end": "2026-08-01T09:00:00Z", "seconds": 0.0},
+        {"seconds": 7.0},
+    ],
+)
+def test_a_run_of_another_length_than_it_says(desk: Desk, plain: dict[str, Any], forged: dict[str, Any]) -> None:
+    plain["run"] |= forged
+    assert_refused(desk.submit(plain), "time")
+
+
+def test_cases_in_no_time(desk: Desk, plain: dict[str, Any]) -> None:
+    operator_row(plain)["seconds"] = 0.0
+    assert_refused(desk.submit(plain), "time")
+
+
+def test_a_run_of_no_process(desk: Desk, plain: dict[str, Any]) -> None:
+    plain["run"]["workers"] = 0
+    assert_refused(desk.submit(plain), "schema")
 
 
 def test_run_of_long_ago(desk: Desk, plain: dict[str, Any]) -> None:

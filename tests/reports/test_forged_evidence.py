@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from torch_fl_reports.attestation import PAYLOAD_TYPE, sign_payload
 from torch_fl_reports.canonical import canonical
 
@@ -73,6 +75,29 @@ def test_unicode_twin_of_a_vendor_name(desk: Desk, plain: dict[str, Any]) -> Non
 def test_path_traversal_in_a_file_name(desk: Desk, plain: dict[str, Any]) -> None:
     plain["subject"]["files"][0]["name"] = "../../policy.json"
     assert_refused(desk.submit(plain), "unsafe-name")
+
+
+@pytest.mark.parametrize("hidden", ["\x1b[2J", "\n", "\t", "\x9b31m", "\N{RIGHT-TO-LEFT OVERRIDE}"])
+def test_what_does_not_show_in_a_name(desk: Desk, plain: dict[str, Any], hidden: str) -> None:
+    file = plain["subject"]["files"][0]
+    name, file["name"] = file["name"], f"lib{hidden}.so"
+    assert_refused(desk.submit(plain), "unsafe-name")
+    file["name"] = name
+    plain["subject"]["version"] = f"1{hidden}2"
+    assert_refused(desk.submit(plain), "unsafe-name")
+
+
+def test_an_empty_file(desk: Desk, plain: dict[str, Any]) -> None:
+    plain["subject"]["files"][0]["size"] = 0
+    assert_refused(desk.submit(plain), "schema")
+
+
+def test_another_file_in_front_of_the_plugin(desk: Desk, plain: dict[str, Any]) -> None:
+    """The entry would be filed under its digest, and the plugin could have as many entries as there are such files."""
+    other = hashlib.sha256(b"text").hexdigest()
+    plain["subject"]["files"].insert(0, {"name": "a.txt", "sha256": other, "size": 4})
+    desk.plugins.add(other)
+    assert_refused(desk.submit(plain), "subject")
 
 
 def test_path_traversal_in_a_reproducer(desk: Desk, plain: dict[str, Any]) -> None:

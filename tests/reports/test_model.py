@@ -47,7 +47,11 @@ def test_absent_fields_are_absent(plain: dict[str, Any]) -> None:
         ("run", "partial", 0),
         ("run", "seconds", float("nan")),
         ("run", "start", "yesterday"),
-        ("run", "workers", -1),
+        ("run", "workers", 0),
+        ("run", "seed", 2**64),
+        ("run", "seconds", 1e300),
+        ("run", "exit", 10**400),
+        ("run", "cases", 10**400),
         ("abi", "table_hash", "abc"),
         ("suite", "source_digest", "A" * 64),
         ("environment", "env", {"A": 1}),
@@ -59,7 +63,31 @@ def test_wrong_values_are_errors(plain: dict[str, Any], part: str, field: str, v
         Report.model_validate(plain)
 
 
-@pytest.mark.parametrize("name", ["../x.so", "a/b.so", "", ".hidden", "a\\b", "a\nb"])
+@pytest.mark.parametrize("field", ["cases", "seconds", "revision"])
+def test_numbers_of_a_row_have_bounds(plain: dict[str, Any], field: str) -> None:
+    next(row for row in plain["rows"] if row["kind"] == "operator")[field] = 10**400
+    with pytest.raises(ValidationError):
+        Report.model_validate(plain)
+
+
+def test_numbers_that_a_plugin_declares_have_bounds(plain: dict[str, Any]) -> None:
+    plain["declarations"]["devices"][0]["total_bytes"] = 10**400
+    with pytest.raises(ValidationError, match="total_bytes"):
+        Report.model_validate(plain)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"), [("chapter", "$\\frac{$"), ("chapter", "x\x1b"), ("interface", "1.0\x1b[m")]
+)
+def test_names_that_the_suite_gives_are_plain(plain: dict[str, Any], where: str, value: str) -> None:
+    (plain["rows"][0] if where == "chapter" else plain)[where] = value
+    with pytest.raises(ValidationError, match=where):
+        Report.model_validate(plain)
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.so", "a/b.so", "", ".hidden", "a\\b", "a\nb", "a\x9b.so", "a\N{RIGHT-TO-LEFT OVERRIDE}.so"]
+)
 def test_file_names_stay_in_their_folder(plain: dict[str, Any], name: str) -> None:
     plain["subject"]["files"][0]["name"] = name
     with pytest.raises(ValidationError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +37,7 @@ def shop(tmp_path: Path) -> dict[str, Path]:
     """A report of just now, the plugin, a key and a registry that trusts it: all made by commands."""
     data = honest.run_data()
     now = datetime.now(timezone.utc)
-    data["run"] |= {"start": instant_text(now - timedelta(minutes=2)), "end": instant_text(now)}
+    data["run"] |= {"start": instant_text(now - timedelta(seconds=data["run"]["seconds"])), "end": instant_text(now)}
     write_report(data, honest.rows(data), tmp_path / "report")
     folder, key = tmp_path / "registry", tmp_path / "acme.key"
     assert run("init", folder, "--accept-current").exit_code == 0
@@ -345,6 +346,23 @@ def test_a_submission_that_was_killed_half_way_can_be_repeated(
     assert {reason.code for decision in found for reason in decision.reasons} == {"not-indexed"}
     assert desk.submit(plain).accepted
     assert not any(decision.reasons for decision in desk.registry.verify().values())
+
+
+@pytest.mark.parametrize("version", ["1.0[/b]", "[red]1.0", ":smile:"])
+def test_a_version_is_no_markup(desk: Desk, plain: dict[str, Any], version: str) -> None:
+    plain["subject"]["version"] = version
+    assert desk.submit(plain).accepted
+    result = run("list", "--registry", desk.folder)
+    assert result.exit_code == 0
+    assert f" {version} " in result.output
+
+
+def test_a_plugin_that_is_a_pipe_is_not_waited_for(shop: dict[str, Path]) -> None:
+    shop["plugin"] = shop["key"].parent / "fifo"
+    os.mkfifo(shop["plugin"])
+    result = submit(shop)
+    assert result.exit_code == 2
+    assert "no regular file" in result.output
 
 
 def test_no_file_of_a_submission_may_be_registered_already(desk: Desk, plain: dict[str, Any]) -> None:
