@@ -9,6 +9,7 @@ from pathlib import Path
 from torch_fl_reports.model import Report, Row
 from torch_fl_reports.summary import summarise
 from torch_fl_spec.printable import printable
+from torch_fl_spec.replay import replay_command
 
 from torch_fl_conformance.completion import NO_VERDICT
 
@@ -58,4 +59,4 @@ def _gravity(row: Row) -> int:
 def _line(row: Row, folder: Path) -> str:
     message = (row.message or "").partition("\n")[0]
     line = f"{row.verdict.upper():<11} {row.id}  {message}"
-    return f"{line}  [{folder / row.reproducer}]" if row.reproducer else line
+    return f"{line}  [{replay_command(folder / row.reproducer)}]" if row.reproducer else line

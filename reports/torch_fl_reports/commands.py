@@ -67,7 +67,8 @@ def show(source: Path) -> None:
     from torch_fl_reports.terminal import show as show_report
 
     found = _read(source)
-    show_report(found, Console(highlight=False, markup=False, emoji=False))
+    folder = (source if source.is_dir() else source.parent).resolve()
+    show_report(found, folder, Console(highlight=False, markup=False, emoji=False))
     sys.exit(0 if summarise(found).certified else 1)
 
 
@@ -107,7 +108,9 @@ def keygen(key: Path) -> None:
     try:
         public = generate(key)
     except FileExistsError:
-        raise click.UsageError(f"{key} or its .pub exists; keys are never replaced") from None
+        raise click.UsageError(
+            f"{key} or its .pub exists already and is never replaced; use it or choose another name"
+        ) from None
     click.echo(f"private key {key}\npublic key  {public}")
 
 
@@ -150,7 +153,7 @@ def submit(source: Path, folder: Path, key: Path | None, plugins: tuple[Path, ..
 @registry.command("list")
 @_registry_option
 def list_entries(folder: Path) -> None:
-    """Print a table of the entries."""
+    """Print a table of the index. Whether the entries hold, `verify` says."""
     from torch_fl_reports.terminal_registry import show_entries
 
     show_entries(_open(folder).entries(), datetime.now(timezone.utc))

@@ -68,6 +68,10 @@ class Registry:
         self.folder = folder
         try:
             self.policy = read_policy((folder / "policy.json").read_bytes())
+        except FileNotFoundError:
+            raise NotARegistry(
+                f"{folder} is no registry: it has no policy.json; make one with `torch-fl registry init {folder}`"
+            ) from None
         except (OSError, MalformedJson, ValidationError) as error:
             raise NotARegistry(f"{folder} is no registry: policy.json: {error}") from None
 
@@ -75,7 +79,7 @@ class Registry:
     def create(folder: Path, policy: Policy) -> Registry:
         """Make an empty registry. Raises FileExistsError when there is one already."""
         if (folder / "policy.json").exists():
-            raise FileExistsError(f"{folder} is a registry already")
+            raise FileExistsError(f"{folder} is a registry already; use it, or choose another folder")
         for name in ("keys", "entries"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / ".lock").touch()

@@ -23,6 +23,7 @@ from torch_fl_spec.printable import printable
 
 from . import honest
 from .conftest import Desk
+from .forging import with_totals
 
 
 def run(*arguments: object) -> Result:
@@ -64,7 +65,7 @@ def test_from_report_to_entry(shop: dict[str, Path]) -> None:
     listed = run("list", "--registry", shop["registry"])
     assert listed.exit_code == 0
     assert "core-1.0-candidate" in listed.output
-    assert "valid" in listed.output
+    assert "unexpired" in listed.output
     verified = run("verify", "--registry", shop["registry"])
     assert verified.exit_code == 0, verified.output
     assert "entries: 1, bad: 0" in verified.output
@@ -89,6 +90,34 @@ def test_a_refusal_names_its_reasons_and_exits_1(shop: dict[str, Path]) -> None:
     assert "refused for 3 reasons" in result.output
     for code in ("totals", "report-id", "verdict"):
         assert code in result.output
+
+
+def test_a_list_tells_what_the_index_says_and_judges_no_entry(shop: dict[str, Path]) -> None:
+    assert submit(shop).exit_code == 0
+    (entry,) = (shop["registry"] / "entries").glob("*.json")
+    entry.write_text("{}")
+    verified = run("verify", "--registry", shop["registry"])
+    assert verified.exit_code == 1, verified.output
+    listed = run("list", "--registry", shop["registry"])
+    assert listed.exit_code == 0
+    assert " unexpired " in listed.output
+    path = shop["registry"] / "index.json"
+    index = json.loads(path.read_text())
+    index["entries"][0]["expires"] = index["entries"][0]["accepted"]
+    path.write_text(json.dumps(index))
+    assert " expired " in run("list", "--registry", shop["registry"]).output
+
+
+def test_rows_of_one_verdict_are_one_reason(desk: Desk, plain: dict[str, Any]) -> None:
+    names = [row["id"] for row in plain["rows"] if row["verdict"] == "pass"][:5]
+    for row in plain["rows"]:
+        if row["id"] in names:
+            row["verdict"] = "crash" if row["id"] == names[4] else "fail"
+    reasons = [reason.text for reason in desk.submit(with_totals(plain)).reasons if reason.code == "verdict"]
+    assert reasons == [
+        f"4 rows have verdict fail: {', '.join(names[:3])} and 1 more",
+        f"{names[4]} has verdict crash",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +159,9 @@ def test_a_registry_accepts_nothing_until_told_what(tmp_path: Path, shop: dict[s
 
 
 def test_usage_errors_are_one_line(tmp_path: Path, shop: dict[str, Path]) -> None:
-    assert run("list", "--registry", tmp_path).exit_code == 2
+    none = run("list", "--registry", tmp_path)
+    assert none.exit_code == 2
+    assert f"torch-fl registry init {tmp_path}" in none.output
     assert run("init", shop["registry"]).exit_code == 2
     assert run("keygen", shop["key"]).exit_code == 2
     assert run("trust", "acme", shop["key"], "--registry", shop["registry"]).exit_code == 2
@@ -232,6 +263,24 @@ def test_show_names_failures_and_exits_1(shop: dict[str, Path]) -> None:
     assert "Did not pass core 1.0-candidate" in shown.output
     assert f"crash  {rows[0]['id']}" in shown.output
     assert "SIGSEGV in run" in shown.output
+
+
+def test_show_says_how_to_repeat_a_failing_case_from_anywhere(shop: dict[str, Path], tmp_path: Path) -> None:
+    data = honest.run_data()
+    rows = honest.rows(data)
+    for row in rows:
+        row.pop("worst", None)
+    rows[0].update(verdict="fail", message="wrong", violates=["FL-KERNEL-010", "FL-KERNEL-005"])
+    (tmp_path / "repro").mkdir()
+    (tmp_path / "repro" / "repro.py").touch()
+    write_report(data, rows, shop["report"], {rows[0]["id"]: tmp_path / "repro"})
+    shown = CliRunner().invoke(report_command, ["show", str(shop["report"])], env={"COLUMNS": "80"})
+    (folder,) = (shop["report"].resolve() / "reproducers").iterdir()
+    lines = [line.strip() for line in shown.output.splitlines()]
+    assert f"reproduce    python {folder / 'repro.py'}" in lines
+    assert "may violate  FL-KERNEL-010, FL-KERNEL-005" in lines
+    assert any(line.endswith(hashlib.sha256(honest.PLUGIN).hexdigest()) for line in lines), "a digest is whole"
+    assert "worst err/T  every row that passed is exact" in lines
 
 
 def test_show_of_nonsense_is_a_usage_error(tmp_path: Path) -> None:
