@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from torch_fl_spec.rows import ExpectedRow, fits
 
-from torch_fl_conformance import fixtures
+from torch_fl_conformance import fixtures, orphans
 from torch_fl_conformance.code_files import CODE
 from torch_fl_conformance.controller import WORKER_CODE, WORKER_DESELECTED, Controller
 from torch_fl_conformance.preflight import settle
@@ -24,6 +24,7 @@ def prepare(config: pytest.Config) -> None:
 
     Raises PreflightFailed with one line for the user.
     """
+    orphans.adopt_until_end(config)
     config.stash[SETTINGS] = settle(config)
 
 
@@ -43,6 +44,7 @@ def register(config: pytest.Config) -> None:
     """Register the suite's plugins with pytest."""
     workerinput = getattr(config, "workerinput", None)
     if workerinput is not None:
+        orphans.adopt_until_end(config)
         config.stash[SETTINGS] = RunSettings.from_plain(json.loads(workerinput[_WORKERINPUT]))
     if SETTINGS not in config.stash:
         return  # pytest only shows its help

@@ -337,6 +337,31 @@ def test_a_staging_folder_that_vanishes_costs_no_rows(
     assert "no reproducer" in row["notes"][-1]
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_process_that_the_plugin_leaves_behind_ends_with_the_run(
+    run_pytest: Pytest, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    source = tmp_path / "daemon.c"
+    source.write_text(
+        '#include "good.c"\n#include <stdio.h>\n#include <unistd.h>\n'
+        "__attribute__((constructor)) static void leave_daemon(void) {\n"
+        "  if (fork() != 0) return;\n"
+        "  setsid();\n"
+        "  if (fork() != 0) _exit(0);\n"
+        f'  FILE* file = fopen("{tmp_path}/pids", "a");\n'
+        '  fprintf(file, "%d\\n", (int)getpid());\n'
+        "  fclose(file);\n"
+        '  execlp("sleep", "sleep", "300", NULL);\n'
+        "}\n"
+    )
+    library = compile_plugin(source, tmp_path / "daemon.so")
+    done = run_pytest(SUITE, f"--vendor={library}", "--row=FL-MEM-002", "--report=r", *workers)
+    assert report_of(tmp_path / "r")["rows"], done.stdout + done.stderr
+    pids = (tmp_path / "pids").read_text().split()
+    assert pids
+    assert not [pid for pid in pids if Path(f"/proc/{pid}/stat").exists()]
+
+
 def test_certify_is_the_same_run(good_library: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch_fl_spec.cli", "certify", str(good_library), "--report=r"]
     done = subprocess.run([*command, "-k", "live_ranges"], cwd=tmp_path, capture_output=True, text=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -104,3 +105,13 @@ def test_code_is_told_by_its_bytes_alone(tmp_path: Path, good_library: Path) -> 
     found = code_files([str(data), str(good_library), python, "/dev/zero", str(tmp_path / "gone.so")])
     listed = [entry["path"] for entry in library_facts(found, good_library)]
     assert listed == [python]
+
+
+def test_other_bytes_with_the_times_of_the_first_are_seen(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    digests = set()
+    for content in (b"\x7fELF one", b"\x7fELF two"):
+        library.write_bytes(content)
+        os.utime(library, ns=(10**18, 10**18))
+        digests |= {digest for _, digest in code_files([str(library)])}
+    assert len(digests) == 2
