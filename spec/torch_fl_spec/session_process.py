@@ -50,7 +50,7 @@ class Watch:
 
 
 def _process_state(_: Session, __: Mapping[str, Any]) -> dict[str, Any]:
-    """-> signals, signal_mask, floating_point, environment, directory, locale, limits: numbers to compare.
+    """-> signals, signal_mask, floating_point, environment, directory, locale, limits, umask: numbers to compare.
 
     signal_mask and floating_point are the calling thread's.
     """

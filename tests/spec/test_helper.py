@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from pathlib import Path
 
 import pytest
 from torch_fl_spec import abi, helper
 from torch_fl_spec.helper import HelperUnavailable
+from torch_fl_spec.session_process import process_state
 
 ffi = abi.ffi
 
@@ -73,3 +76,21 @@ def test_a_record_counts_beyond_what_it_can_keep() -> None:
     entries = ffi.new("flh_entry[]", 3)
     assert library.flh_record_read(record, entries, 3) == 2
     assert [entries[n].value for n in range(2)] == [5, 6]
+
+
+def test_a_changed_umask_shows() -> None:
+    """Also where the process has no descriptor left to read it with: it is then as before, not changed."""
+    untouched = process_state()
+    before = os.umask(0o123)
+    try:
+        changed = {name for name, value in process_state().items() if value != untouched[name]}
+    finally:
+        os.umask(before)
+    assert changed == {"umask"}
+    assert process_state() == untouched
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        assert process_state()["umask"] == untouched["umask"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

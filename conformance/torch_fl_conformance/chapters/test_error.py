@@ -254,7 +254,7 @@ def _refused_work(abi: Abi, stream: Any, block: Any) -> list[tuple[str, list[Any
 
 @rule("FL-ERROR-005")
 def test_nothing_escapes_a_call(row: Row, fresh_driver: FreshDriver) -> None:
-    """Signals, floating-point mode, directory, environment, locale and limits are as before, whatever the call."""
+    """Signals, floating-point mode, directory, umask, environment, locale, limits are as before, whatever the call."""
     driver = fresh_driver()
     untouched = driver.execute({"do": "process_state"})
     abi = Abi(driver)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "torch_fl_helper.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
 #include <signal.h>
@@ -50,6 +51,20 @@ static uint64_t floating_point_control(void) {
 #endif
 }
 
+/* As the kernel tells it: umask() would have to set it for a moment. Where nothing can be read - no /proc, no free
+ * descriptor - as it was read last. */
+static uint64_t creation_mask(void) {
+  static _Atomic uint64_t last;
+  char text[512];
+  int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  ssize_t length = file < 0 ? 0 : read(file, text, sizeof(text) - 1);
+  if (file >= 0) close(file);
+  text[length > 0 ? length : 0] = 0;
+  const char* line = strstr(text, "\nUmask:");
+  if (line) last = strtoul(line + strlen("\nUmask:"), NULL, 8);
+  return last;
+}
+
 void flh_process_state(flh_state* out) {
   char directory[4096] = "";
   if (!getcwd(directory, sizeof(directory))) directory[0] = 0;
@@ -73,7 +88,8 @@ void flh_process_state(flh_state* out) {
                      .environment = environment,
                      .directory = mixed(seed, directory, strlen(directory)),
                      .locale = mixed(seed, locale, locale ? strlen(locale) : 0),
-                     .limits = limits};
+                     .limits = limits,
+                     .umask = creation_mask()};
 }
 
 static const fl_plugin* plugin_at_exit;

@@ -89,7 +89,7 @@ void flh_error_storm(const fl_plugin* plugin, fl_device device, uint64_t threads
 int64_t flh_elapsed_storm(const fl_plugin* plugin, fl_event start, fl_event end, fl_stream stream, uint64_t count,
                           flh_outcome* out);
 
-/* ---- Process state: digests, except signal_mask and floating_point (this thread's control bits) ---- */
+/* ---- Process state: digests, except signal_mask, floating_point (this thread's control bits) and umask ---- */
 typedef struct flh_state {
   uint64_t signals; /* dispositions */
   uint64_t signal_mask;
@@ -98,6 +98,7 @@ typedef struct flh_state {
   uint64_t directory;
   uint64_t locale;
   uint64_t limits;
+  uint64_t umask;
 } flh_state;
 void flh_process_state(flh_state* out);
 /* Bytes that malloc has given out in this process and not got back, in all its arenas, and those that threads keep for
