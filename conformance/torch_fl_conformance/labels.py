@@ -8,11 +8,13 @@ from collections.abc import Mapping
 import numpy as np
 from torch_fl_spec.registry import Operator
 
+from torch_fl_conformance.draw_pointwise import SPECIAL_NUMBERS
 from torch_fl_conformance.dtypes import DTYPES, Array
 from torch_fl_conformance.problem import Claim, Problem, Tensor
 from torch_fl_conformance.shapes import is_contiguous
 
 _FEW = 4096
+_SPECIAL = {str(number) for number in SPECIAL_NUMBERS.values()}
 
 
 def required(operator: Operator, claim: Claim) -> list[str]:
@@ -96,7 +98,7 @@ def _of_arguments(problem: Problem) -> set[str]:
             found.add("optional_absent" if params[slot.name] is None else "optional_present")
     if params.get("alpha", 1) not in (1, 0):
         found.add("alpha_not_one")
-    if problem.operator.short_name == "fill.Scalar" and str(params["value"]) in ("nan", "inf", "-inf", "-0.0"):
+    if problem.operator.short_name == "fill.Scalar" and str(params["value"]) in _SPECIAL:
         found.add("special_values")
     return found
 
