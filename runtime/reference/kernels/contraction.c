@@ -23,10 +23,11 @@ typedef struct {
   int has_self; /* 0 where beta is 0, too: self is not read then, NaN or not */
 } contraction_work;
 
-static ref_axis axis_of_dim(const ref_view* view, uint32_t dim) {
-  ref_axis axis;
-  ref_axis_of(view, 1u << dim, &axis);
-  return axis;
+static void set_source(ref_gemm_source* source, const ref_view* view, uint32_t line_dim, uint32_t depth_dim) {
+  source->dtype = view->dtype;
+  ref_axis_of(view, 1u << line_dim, &source->lines);
+  ref_axis_of(view, 1u << depth_dim, &source->depths);
+  source->gather = NULL;
 }
 
 /* Element 0 of one matrix of a batch; the view itself has two dimensions where there is no batch. */
@@ -43,19 +44,22 @@ static void contraction_execute(const void* payload) {
   const uint32_t row_dim = work->out.ndim - 2;
   const uint32_t column_dim = work->out.ndim - 1;
   const int64_t batches = work->out.ndim == 3 ? work->out.sizes[0] : 1;
-  ref_gemm_source left = {.dtype = work->left.dtype};
-  ref_gemm_source right = {.dtype = work->right.dtype};
-  ref_gemm_store store = {.dtype = work->out.dtype, .alpha = work->alpha, .beta = work->beta};
-  left.lines = axis_of_dim(&work->left, row_dim);
-  left.depths = axis_of_dim(&work->left, column_dim);
-  right.lines = axis_of_dim(&work->right, column_dim);
-  right.depths = axis_of_dim(&work->right, row_dim);
-  store.rows = axis_of_dim(&work->out, row_dim);
-  store.columns = axis_of_dim(&work->out, column_dim);
+  /* Set field by field: an initialiser would clear axes of REF_MAX_NDIM dimensions, which a small product feels. */
+  ref_gemm_source left;
+  ref_gemm_source right;
+  ref_gemm_store store;
+  set_source(&left, &work->left, row_dim, column_dim);
+  set_source(&right, &work->right, column_dim, row_dim);
+  store.dtype = work->out.dtype;
+  store.alpha = work->alpha;
+  store.beta = work->beta;
+  ref_axis_of(&work->out, 1u << row_dim, &store.rows);
+  ref_axis_of(&work->out, 1u << column_dim, &store.columns);
+  store.addend = NULL;
   if (work->has_self) {
     store.addend = work->self.data;
-    store.addend_rows = axis_of_dim(&work->self, row_dim);
-    store.addend_columns = axis_of_dim(&work->self, column_dim);
+    ref_axis_of(&work->self, 1u << row_dim, &store.addend_rows);
+    ref_axis_of(&work->self, 1u << column_dim, &store.addend_columns);
   }
   const ref_gemm_sink sink = ref_gemm_store_sink(&store);
   for (int64_t batch = 0; batch < batches; batch++) {

@@ -13,6 +13,10 @@ ref_value ref_gemm_one(uint32_t dtype) {
   return one;
 }
 
+static int is_one(ref_value factor, ref_lane lane) {
+  return lane == REF_LANE_I64 ? factor.i64 == 1 : factor.f64 == 1.0;
+}
+
 /* values[i] = alpha * sums[i] + beta * addends[i]; f32 in double, so that only the last step rounds. */
 static void combine_f32(const ref_gemm_store* store, const float* sums, const float* addends, int64_t count,
                         float* values) {
@@ -50,6 +54,10 @@ static void combine_i64(const ref_gemm_store* store, const uint64_t* sums, const
 static void store_row(const ref_gemm_store* store, const void* sums, int64_t row, int64_t column, int64_t columns) {
   const ref_lane lane = ref_lane_of(store->dtype);
   char* to = ref_element(store->dtype, store->out, &store->rows, row);
+  if (store->addend == NULL && is_one(store->alpha, lane)) {
+    ref_store(store->dtype, to, &store->columns, column, columns, sums);
+    return;
+  }
   double loaded[GEMM_BLOCK_COLUMNS];
   double values[GEMM_BLOCK_COLUMNS];
   const void* addends = NULL;
