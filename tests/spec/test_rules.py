@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 CHAPTERS = ROOT / "conformance" / "torch_fl_conformance" / "chapters"
 SPEC = ROOT / "SPEC.md"
 DESIGNED = {
-    **{"LAYOUT": 9, "VERSION": 9, "ERROR": 7, "THREAD": 8, "MEM": 8, "STREAM": 12, "COPY": 4, "KERNEL": 14},
+    **{"LAYOUT": 9, "VERSION": 9, "ERROR": 7, "THREAD": 8, "MEM": 8, "STREAM": 13, "COPY": 4, "KERNEL": 14},
     **{"PINNED": 4, "FAULT": 2},
 }
 

@@ -17,6 +17,7 @@ from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 
+MANY_BLOCKS = 1024
 OFFSETS = (0, WORD, 3 * WORD, 7 * WORD, 4096 + WORD)
 
 
@@ -310,6 +311,7 @@ def test_exhaustion_is_survived(row: Row, abi: Abi, rng: np.random.Generator) ->
                 bytes=size,
             )
         check_wrong_frees(row, abi, device)
+        _check_many(row, abi, device)
         _check_return(row, abi, device, rng)
         free_before, _ = abi.mem_info(device)
         held = _exhaust(row, abi, device, total)
@@ -345,6 +347,16 @@ def _check_info(row: Row, abi: Abi, device: str) -> int:
     after, _ = abi.mem_info(device)
     row.check(after > during, "mem_info's free does not react to a free", during=during, after=after)
     return total
+
+
+def _check_many(row: Row, abi: Abi, device: str) -> None:
+    """Blocks are handles, too: so many of them live at once."""
+    held: list[Block] = []
+    while len(held) < MANY_BLOCKS:
+        row.case(what="small blocks that live at once", device=device, live=len(held))
+        held.append(abi.alloc(device, 256))
+    for block in held:
+        abi.free(block)
 
 
 def _check_return(row: Row, abi: Abi, device: str, rng: np.random.Generator) -> None:

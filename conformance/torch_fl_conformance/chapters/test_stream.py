@@ -1,4 +1,4 @@
-"""Chapter stream: order within and across streams, completion, models, priorities (FL-STREAM-001, 2, 5, 7 to 9, 11)."""
+"""Chapter stream: order, completion, models, priorities, how many (FL-STREAM-001, 2, 5, 7 to 9, 11, 13)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from torch_fl_conformance.event_graphs import (
     priorities_change_no_order,
 )
 from torch_fl_conformance.facade import Abi
-from torch_fl_conformance.handles import Gate
+from torch_fl_conformance.handles import Event, Gate, Stream
 from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
 from torch_fl_conformance.timeouts import check_timeouts
 
+STREAMS = 128  # with two events each: what every device must have
 WORDS = 32
 SIZE = WORDS * WORD
 CHAIN_WORDS = (1, 32, 20_001, 3)  # devices treat small and large operations in different ways
@@ -380,3 +381,42 @@ def test_priorities_are_hints_within_a_range(row: Row, abi: Abi, rng: np.random.
             row.check(abi.download(stream, block) == data, "a stream of this priority gives other results")
             if gates_work(abi) and priority != 0:
                 priorities_change_no_order(row, abi, device, priority)
+
+
+@rule("FL-STREAM-013")
+def test_many_streams_and_events_live_at_once(row: Row, abi: Abi) -> None:
+    """All of them at once, each in use: a stream fills a block of its own and records two events behind that."""
+    for device in (f"d{i}" for i in range(len(abi.devices))):
+        block = abi.alloc(device, STREAMS * SIZE)
+        streams: list[Stream] = []
+        events: list[Event] = []
+        for n in range(STREAMS):
+            row.case(device=device, live_streams=n, live_events=2 * n)
+            streams.append(abi.stream(device))
+            events += [abi.event(device), abi.event(device)]
+        row.case(device=device, what="work on every stream")
+        for n, stream in enumerate(streams):
+            abi.fill(stream, block, n, 1, SIZE, n * SIZE)
+            abi.record(events[2 * n], stream)
+            abi.record(events[2 * n + 1], stream)
+        first = streams[0]
+        for event in events:
+            abi.wait(first, event)
+        got = abi.download(first, block)
+        for n in range(STREAMS):
+            part = got[n * SIZE : (n + 1) * SIZE]
+            row.check(part == bytes([n]) * SIZE, "a stream of many lost its work", stream=n, got=part[:4].hex())
+        for what, flags in (("stream", {"priority": 0}), ("event", {"flags": 0})):
+            row.case(device=device, what=f"one more {what}")
+            kind: type[Stream | Event] = Stream if what == "stream" else Event
+            more = abi.may_make(kind(abi.driver.name(what[0]), device))
+            result = abi.call(
+                f"{what}.create", device, struct(f"fl_{what}_create_args", flags), out(f"fl_{what}", save=more)
+            )
+            row.check(
+                result.ok or result.status == header.FL_OUT_OF_RESOURCES,
+                f"one {what} more than must be: {result}, expected OK or OUT_OF_RESOURCES",
+            )
+        handles: list[Stream | Event] = [*events, *streams]
+        for handle in handles:
+            abi.destroy(handle)
