@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from . import abi, bundled
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
     from .kits import Kit
 
 _LAST_LINES = 60  # of a failed command's output
@@ -34,9 +36,9 @@ def ensure_built(kit: Kit, announce: Callable[[str], None] | None = None) -> Pat
         if not kit.library.exists():
             raise KitError(f"{kit.name}: {kit.library} does not exist and the kit has no build commands")
         return kit.library
-    if _is_fresh(kit.library, newest_source(kit)):
-        return kit.library
     tree = tree_of(kit)
+    if _is_fresh_and_whole(kit, tree):
+        return kit.library
     if not os.access(tree, os.W_OK):
         kit = _in_cache(kit, tree)
         tree = tree_of(kit)
@@ -89,13 +91,28 @@ def _is_fresh(library: Path, newest: float) -> bool:
     return library.exists() and library.stat().st_mtime >= newest
 
 
-def _build_locked(kit: Kit, tree: Path, announce: Callable[[str], None]) -> Path:
+def _is_fresh_and_whole(kit: Kit, tree: Path) -> bool:
+    """Fresh, and not half written: while another process links it, the file is there and new."""
+    if not _is_fresh(kit.library, newest_source(kit)):
+        return False
+    try:
+        with _lock(tree):
+            return _is_fresh(kit.library, newest_source(kit))
+    except OSError:  # where nobody can take the lock, nobody builds
+        return True
+
+
+def _lock(tree: Path) -> BaseFileLock:
     from filelock import FileLock
 
     locks = abi.cache_dir() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(str(tree).encode()).hexdigest()[:16]
-    with FileLock(locks / f"{name}.lock"):
+    return FileLock(locks / f"{name}.lock")
+
+
+def _build_locked(kit: Kit, tree: Path, announce: Callable[[str], None]) -> Path:
+    with _lock(tree):
         newest = newest_source(kit)
         if not _is_fresh(kit.library, newest):  # else another process has built it meanwhile
             _build(kit, newest, announce)

@@ -98,6 +98,31 @@ def test_concurrent_builders_build_once(folder: Path) -> None:
     assert runs(folder) == 1
 
 
+HALF = """mkdir -p build
+head -c 100 good.c > build/lib.so
+touch linking
+while [ ! -e go ]; do sleep 0.01; done
+cat good.c >> build/lib.so
+"""
+
+
+def test_a_library_that_is_being_written_is_waited_for(folder: Path) -> None:
+    (folder / "build.sh").write_text(HALF)
+    kit = kits.resolve(folder)
+    sizes: list[int] = []
+    builder = threading.Thread(target=kit.ensure_built)
+    reader = threading.Thread(target=lambda: sizes.append(kit.ensure_built().stat().st_size))
+    builder.start()
+    while not (folder / "linking").exists():
+        time.sleep(0.01)
+    reader.start()
+    reader.join(0.5)  # time to be wrong in
+    (folder / "go").touch()
+    reader.join()
+    builder.join()
+    assert sizes == [(folder / "build/lib.so").stat().st_size]
+
+
 def test_a_broken_source_shows_the_compilers_words_and_leaves_no_library(folder: Path) -> None:
     (folder / "good.c").write_text("int broken(;\n")
     with pytest.raises(KitError) as caught:
