@@ -26,4 +26,7 @@ def devices() -> None:
     click.echo(str(found))
     if found:  # a list without devices says this by itself
         click.echo(f"\n{probe_report()}")
-    sys.exit(0 if any(device.usable for device in found) else 1)
+    if any(device.usable for device in found):
+        sys.exit(0)
+    click.echo("\n`torch-fl doctor` says what to do", err=True)
+    sys.exit(1)

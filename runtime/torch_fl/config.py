@@ -134,10 +134,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A config with the origin of its values: dotted key -> source, defaults left out."""
+    """A config with the origin of its values: dotted key -> source, defaults left out. file: None: none was there."""
 
     config: Config
     sources: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
 
     def settings(self) -> tuple[Setting, ...]:
         """Every value, in the order of the file's description."""
@@ -175,19 +176,29 @@ def effective() -> tuple[Setting, ...]:
     return current().settings()
 
 
+def file() -> Path | None:
+    """Where the file is looked for, be it there or not: as TORCH_FL_CONFIG says, else in the home directory.
+
+    None where there is no home directory.
+    """
+    named = os.environ.get("TORCH_FL_CONFIG")
+    try:
+        return Path(named).expanduser() if named else Path.home() / ".torch_fl" / "config.yaml"
+    except RuntimeError:
+        return Path(named) if named else None
+
+
 def _path() -> Path | None:
     """The file to read, None where there is none; a file that TORCH_FL_CONFIG names must exist."""
-    named = os.environ.get("TORCH_FL_CONFIG")
-    if named:
-        path = Path(named).expanduser()
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file; TORCH_FL_CONFIG names it")
-        return path
+    path = file()
     try:
-        path = Path.home() / ".torch_fl" / "config.yaml"
-    except RuntimeError:  # no home directory
-        return None
-    return path if path.is_file() else None
+        if path is None or path.is_file():
+            return path
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    if os.environ.get("TORCH_FL_CONFIG"):
+        raise ConfigError(f"{path}: no such file; TORCH_FL_CONFIG names it")
+    return None
 
 
 def _leaves(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -48,7 +48,7 @@ def read(path: Path | None, variables: Mapping[str, str]) -> Loaded:
     problems = _doubled(config, sources)
     if problems:
         raise ConfigError("\n".join(problems))
-    return Loaded(config, {".".join(map(str, place)): source for place, source in sources.items()})
+    return Loaded(config, {".".join(map(str, place)): source for place, source in sources.items()}, path)
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[_Place, str]]:

@@ -12,9 +12,13 @@ or does not say how many devices it has, gets no numbers: those after it move do
 from __future__ import annotations
 
 import logging
+import platform
 import sys
 import warnings
 from dataclasses import dataclass
+
+import torch
+from torch_fl_spec import INTERFACE, __version__
 
 from torch_fl import config, log, routing
 from torch_fl.compiled import Bridge
@@ -66,6 +70,7 @@ def _discover() -> None:
     bridge = _bridge()
     loaded = config.current()
     complaint = log.configure(loaded.config.logging)
+    _log_surroundings(loaded)
     if not _bridge_knows_operators:
         routing.add_operators(bridge)
         _bridge_knows_operators = True
@@ -82,6 +87,18 @@ def _discover() -> None:
         _log.warning("%s", text)
         warnings.warn(text, DeviceWarning, stacklevel=_level_of_caller())
     _found = _Discovered(tuple(discovery.places), ProbeReport(discovery.probes))
+
+
+def _log_surroundings(loaded: config.Loaded) -> None:
+    """What whoever reads a log without having seen the machine asks first."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    versions = f"torch-fl {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    _log.info("%s, %s, interface %s", versions, platform.platform(), INTERFACE)
+    _log.info("settings: %s", loaded.file or "no file")
+    for setting in loaded.settings():
+        level = logging.DEBUG if setting.source == "default" else logging.INFO
+        _log.log(level, "%s: %s (%s)", setting.key, setting.value, setting.source)
 
 
 def _level_of_caller() -> int:

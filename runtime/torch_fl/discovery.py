@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,7 +58,9 @@ class Discovery:
                 left_out[choice.stand_in.rule.type] = "stands in where no other vendor has a device"
             else:
                 self._add(choice.stand_in)
-        self.probes += [Probe(name, "installed", "left out", reason=reason) for name, reason in left_out.items()]
+        for name, reason in left_out.items():
+            _log.info("%s: left out: %s", name, reason)
+            self.probes.append(Probe(name, "installed", "left out", reason=reason))
 
     def _add(self, candidate: Candidate) -> None:
         """One vendor and its devices."""
@@ -83,7 +86,11 @@ class Discovery:
                 plugin=found.file,
             )
         )
-        _log.info("%s: %s %s, devices: %d", word, found.file.vendor, found.file.version, len(devices))
+        _log.info(
+            "%s: %s %s, %s, sha256 %s, devices: %d of %d",
+            *(word, found.file.vendor, found.file.version, found.file.library, found.file.sha256),
+            *(len(devices), found.count),
+        )
 
     def _probe(self, word: str) -> Found:
         found = probe(word, self._registry)
@@ -122,6 +129,8 @@ class Discovery:
     ) -> tuple[Place, str | None]:
         """(the place of the opened device, None), or (the place as it was, why it cannot be used)."""
         kernels: list[Kernels] = []
+        _log.debug("fl:%d: open device %d of %s", place.index, place.vendor_index, candidate.rule.type)
+        began = time.monotonic()
         try:
             with patience(f"device {place.vendor_index} of vendor {candidate.rule.type}"):
                 info = self._bridge.add_device(
@@ -134,6 +143,11 @@ class Discovery:
             return place, "\n".join(refused.reasons)
         except RuntimeError as error:
             return place, str(error).removeprefix(f"fl:{place.index} ({found.file.vendor}): ")
+        _log.info(
+            "fl:%d: device %d of %s, %s, uuid %s, bytes: %d, %s, operators: %d, opened in %.3f s",
+            *(place.index, place.vendor_index, candidate.rule.type, info["name"], info["uuid"]),
+            *(info["total_memory"], info["execution_model"], len(kernels[0].operators), time.monotonic() - began),
+        )
         fraction = candidate.rule.memory_fraction or self._loaded.config.pool.memory_fraction
         if fraction < 1:
             self._bridge.set_memory_fraction(fraction, place.index)

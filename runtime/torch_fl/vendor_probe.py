@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch_fl_spec import abi, kits, loader
 from torch_fl_spec.kits import Kit
@@ -75,16 +75,19 @@ class Found:
     seconds: float
 
 
-def probe(word: str, registry: Path) -> Found:
-    """Find, build where needed, load and count; raises ProbeFailed. word: a vendor's name, kit folder or library."""
-    kit = _step("find", word, lambda: kits.resolve(word))
-    library = _step("build", word, lambda: kit.ensure_built(_announce))
-    digest = _step("read", word, lambda: Digest.take(library))
+def probe(word: str, registry: Path, log: tuple[Any, Any] | None = None) -> Found:
+    """Find, build where needed, load and count; raises ProbeFailed.
+
+    word: a vendor's name, kit folder or library. log: what takes the plugin's own lines, as loader.load has it.
+    """
+    kit = _step("find", word, lambda: kits.resolve(word), lambda kit: f"kit folder {kit.folder}, library {kit.library}")
+    library = _step("build", word, lambda: kit.ensure_built(_announce), str)
+    digest = _step("read", word, lambda: Digest.take(library), lambda digest: f"{digest.path}, sha256 {digest.sha256}")
     began = time.monotonic()
     with patience(f"vendor {word}"):
         # By its real name: where a link was changed since, these are still the bytes that were read.
-        plugin = _step("load", word, lambda: loader.load(digest.path))
-        count = _step("count", word, lambda: _count(plugin))
+        plugin = _step("load", word, lambda: loader.load(digest.path, log=log), _named)
+        count = _step("count", word, lambda: _count(plugin), lambda count: f"devices: {count}")
     seconds = time.monotonic() - began
     file = PluginFile(
         vendor=plugin.name,
@@ -96,15 +99,20 @@ def probe(word: str, registry: Path) -> Found:
         built_here=bool(kit.build),
         registry=registry,
     )
-    _log.debug("%s: %s %s has devices: %d", word, plugin.name, plugin.version, count)
     return Found(kit, plugin, file, count, seconds)
 
 
-def _step(name: str, word: str, action: Callable[[], _T]) -> _T:
-    """Whatever a vendor's package, compiler or driver comes up with is a reason not to use it, and no more."""
-    _log.debug("%s: %s", word, name)
+def _step(name: str, word: str, action: Callable[[], _T], told: Callable[[_T], str]) -> _T:
+    """Whatever a vendor's package, compiler or driver comes up with is a reason not to use it, and no more.
+
+    The log has a line before and a line behind each step, so that it shows which one never ended. told: what the second
+    line says of the outcome. Whoever handles the records finds the step that begins as attribute `step` of the first,
+    and what it made as `made` of the second.
+    """
+    _log.debug("%s: %s", word, name, extra={"step": name})
+    began = time.monotonic()
     try:
-        return action()
+        made = action()
     except loader.PluginRefused as refusal:
         raise ProbeFailed(name, "\n".join(refusal.reasons)) from None
     except (kits.KitError, OSError) as error:
@@ -112,6 +120,13 @@ def _step(name: str, word: str, action: Callable[[], _T]) -> _T:
     except Exception as error:
         _log.debug("%s: %s failed", word, name, exc_info=True)
         raise ProbeFailed(name, f"{type(error).__name__}: {error}") from error
+    seconds = time.monotonic() - began
+    _log.debug("%s: %s took %.3f s: %s", word, name, seconds, told(made), extra={"made": made})
+    return made
+
+
+def _named(plugin: loader.Plugin) -> str:
+    return f"{plugin.name} {plugin.version}, interface minor {plugin.minor}, header {plugin.header_id}"
 
 
 def _count(plugin: loader.Plugin) -> int:

@@ -39,16 +39,25 @@ def ensure(sources: Sources, *, force: bool = False, into: Path | None = None) -
     found = None if into else cache.find(sources, identity)
     if found and not force:
         return Built(found, None)
+    why_not = obstacle()
+    if why_not:
+        raise BridgeUnavailable(why_not)
     using = compiler.find()
-    if using is None:
-        raise BridgeUnavailable(_no_compiler(compiler.missing()))
-    if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        raise BridgeUnavailable(_no_compiler("Python's own headers are missing (Debian: apt-get install python3-dev)"))
+    assert using is not None
     target = (into or cache.root()) / cache.file_name(sources, identity, using.fingerprint)
     try:
         return _build_locked(sources, files, using, target, force)
     except OSError as error:
         raise BridgeUnavailable(_no_room(error, target.parent)) from None
+
+
+def obstacle() -> str | None:
+    """Why no bridge can be compiled on this machine, and what to do; None where nothing is known to be in the way."""
+    if compiler.find() is None:
+        return _no_compiler(compiler.missing())
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return _no_compiler("Python's own headers are missing (Debian: apt-get install python3-dev)")
+    return None
 
 
 def _build_locked(

@@ -1,20 +1,24 @@
-"""What an ELF file says about itself: is it a shared library, what it exports and imports.
+"""What an ELF file says about itself: is it a shared library, what it exports and imports, which libraries it needs.
 
-Read before dlopen, so that a wrong file gets one clear line, and by the check that a plugin exports one
-symbol only. Format: System V gABI, chapters "ELF header", "Program header", "Dynamic section",
-"Symbol table"; the GNU hash table as GNU ld writes it.
+Read before dlopen, so that a wrong file gets one clear line, by the check that a plugin exports one symbol only, and by
+whoever looks for the library that keeps a plugin from loading. Format: System V gABI, chapters "ELF header",
+"Program header", "Dynamic section", "Symbol table"; the GNU hash table as GNU ld writes it.
 """
 
 from __future__ import annotations
 
 import platform
 import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _MACHINES = {62: "x86_64", 183: "aarch64", 3: "i386", 40: "arm", 243: "riscv"}
 _ET_DYN = 3
 _PT_LOAD, _PT_DYNAMIC = 1, 2
-_DT_PLTRELSZ, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 4, 5, 6, 7, 8, 23
+_DT_NEEDED, _DT_PLTRELSZ, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 1, 2, 4, 5, 6, 7, 8, 23
 _DT_GNU_HASH = 0x6FFFFEF5
 _SHN_UNDEF = 0
 _SHN_ABS = 0xFFF1
@@ -46,13 +50,28 @@ def dynamic_symbols(path: Path) -> tuple[list[str], list[str]]:
 
     Found as ld.so finds them, by way of the program headers: section headers are for linkers and may say anything.
     """
+    return _read(path, _symbols)
+
+
+def needed_libraries(path: Path) -> list[str]:
+    """Names of the libraries that the loader has to find before this one, in its order; raises ValueError, OSError."""
+    return _read(path, _needed)
+
+
+def _read(path: Path, table: Callable[[bytes], _T]) -> _T:
     data = path.read_bytes()
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
     try:
-        return _symbols(data)
+        return table(data)
     except (struct.error, IndexError, OverflowError):
         raise ValueError(f"{path}: a table of its dynamic section does not lie within the file") from None
+
+
+def _needed(data: bytes) -> list[str]:
+    segments = _segments(data)
+    names = _offset(segments, _dynamic(data, segments)[_DT_STRTAB])
+    return [_string(data, names + value) for tag, value in _entries(data, segments) if tag == _DT_NEEDED]
 
 
 def _symbols(data: bytes) -> tuple[list[str], list[str]]:
@@ -66,10 +85,7 @@ def _symbols(data: bytes) -> tuple[list[str], list[str]]:
         # An absolute symbol has no address in the library: linkers define one for each name of a version script.
         if info >> 4 == _BIND_LOCAL or name_at == 0 or where == _SHN_ABS:
             continue
-        end = data.find(b"\0", names + name_at)
-        if end < 0:
-            raise IndexError
-        name = data[names + name_at : end].decode("utf-8", "replace")
+        name = _string(data, names + name_at)
         (undefined if where == _SHN_UNDEF else defined).add(name)
     return sorted(defined), sorted(undefined)
 
@@ -93,19 +109,30 @@ def _offset(segments: list[tuple[int, int, int, int]], address: int) -> int:
     raise IndexError
 
 
-def _dynamic(data: bytes, segments: list[tuple[int, int, int, int]]) -> dict[int, int]:
-    """Tag -> value of the dynamic section; of equal tags the last one counts."""
+def _entries(data: bytes, segments: list[tuple[int, int, int, int]]) -> Iterator[tuple[int, int]]:
+    """(tag, value) of each entry of the dynamic section."""
     at = _offset(segments, next((segment[2] for segment in reversed(segments) if segment[0] == _PT_DYNAMIC), -1))
-    found: dict[int, int] = {}
     while True:
         tag, value = struct.unpack_from("<QQ", data, at)
         if tag == 0:
             break
-        found[tag] = value
+        yield tag, value
         at += 16
+
+
+def _dynamic(data: bytes, segments: list[tuple[int, int, int, int]]) -> dict[int, int]:
+    """The same as a dict; of equal tags the last one counts."""
+    found = dict(_entries(data, segments))
     if not {_DT_SYMTAB, _DT_STRTAB} <= found.keys():
         raise IndexError
     return found
+
+
+def _string(data: bytes, at: int) -> str:
+    end = data.find(b"\0", at)
+    if end < 0:
+        raise IndexError
+    return data[at:end].decode("utf-8", "replace")
 
 
 def _symbol_count(data: bytes, segments: list[tuple[int, int, int, int]], dynamic: dict[int, int]) -> int:

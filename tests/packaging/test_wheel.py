@@ -95,6 +95,7 @@ def test_every_source_is_in_it(names: set[str]) -> None:
         ("torch_fl_conformance", "conformance/torch_fl_conformance"),
         ("torch_fl", "runtime/torch_fl"),
         ("torch_fl_build", "runtime/torch_fl_build"),
+        ("torch_fl_doctor", "runtime/torch_fl_doctor"),
     ):
         patterns = ("*.py", "*.c", "*.cpp", "*.h", "*.yaml", "*.json", "*.txt", "*.j2", "*.css", "py.typed")
         missing = {f"{package}/{name}" for name in sources(folder, *patterns)} - names
@@ -119,7 +120,14 @@ def test_nothing_built_is_in_it(names: set[str]) -> None:
 
 def test_nothing_else_is_in_it(names: set[str]) -> None:
     tops = {name.split("/")[0].split("-")[0] for name in names}
-    assert tops == {"torch_fl_spec", "torch_fl_reports", "torch_fl_conformance", "torch_fl", "torch_fl_build"}
+    assert tops == {
+        "torch_fl_spec",
+        "torch_fl_reports",
+        "torch_fl_conformance",
+        "torch_fl",
+        "torch_fl_build",
+        "torch_fl_doctor",
+    }
 
 
 def test_installed_copy_is_the_same_suite(installed: dict[str, str], tmp_path: Path) -> None:

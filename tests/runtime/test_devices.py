@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import subprocess
@@ -19,7 +20,7 @@ from torch_fl import commands, config, devices, discovery, log, vendor_probe
 from torch_fl.config import ConfigError
 from torch_fl.devices import DeviceWarning, list_devices, probe_report
 from torch_fl.dtypes import TORCH_DTYPES
-from torch_fl_spec import abi, loader
+from torch_fl_spec import __version__, abi, loader
 from torch_fl_spec.describe_process import describe
 from torch_fl_spec.registry import load_registry
 
@@ -492,10 +493,10 @@ def test_a_file_that_changes_while_it_is_loaded_lets_nobody_in(
     library = certified_kit(vendors, tmp_path)
     load = loader.load
 
-    def load_after_a_write(path: Path) -> Any:
+    def load_after_a_write(path: Path, **arguments: Any) -> Any:
         if path == library:
             library.write_bytes(library.read_bytes() + b"\0")
-        return load(path)
+        return load(path, **arguments)
 
     monkeypatch.setattr(loader, "load", load_after_a_write)
     with pytest.warns(DeviceWarning, match=r"its plugin is unknown: .*libacme\.so changed while it was loaded"):
@@ -628,6 +629,30 @@ def test_the_log_tells_each_step(vendors: Vendors, tmp_path: Path) -> None:
         "INFO torch_fl.devices: acme: ",
     ):
         assert step in text
+
+
+def test_the_log_tells_what_whoever_has_not_seen_the_machine_asks_for(vendors: Vendors, tmp_path: Path) -> None:
+    library = vendors.kit("acme", DEVICES=2) / "libacme.so"
+    vendors.install("acme", "reference")
+    path = settings(tmp_path, "devices: [{type: acme, count: 1}]\nlogging: {level: debug, path: fl.log}")
+    list_devices()
+    text = (tmp_path / ".torch_fl" / "fl.log").read_text()
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    for said in (
+        rf"INFO torch_fl\.devices: torch-fl {__version__}, torch {re.escape(torch.__version__)}, Python \d",
+        rf"INFO torch_fl\.devices: settings: {path}",
+        rf"INFO torch_fl\.devices: devices\.0\.count: 1 \({path}:1\)",
+        r"DEBUG torch_fl\.devices: precision: accurate \(default\)",
+        rf"DEBUG torch_fl\.devices: acme: find took \d+\.\d{{3}} s: kit folder {library.parent}, library {library}",
+        rf"DEBUG torch_fl\.devices: acme: read took \d+\.\d{{3}} s: {library}, sha256 {digest}",
+        r"DEBUG torch_fl\.devices: acme: load took \d+\.\d{3} s: acme 1\.2, interface minor \d+, header ",
+        r"DEBUG torch_fl\.devices: acme: count took \d+\.\d{3} s: devices: 2",
+        r"INFO torch_fl\.devices: fl:0: device 0 of acme, card, uuid [0-9a-f]{32}, bytes: 67108864, inline, "
+        r"operators: 1, opened in \d+\.\d{3} s",
+        rf"INFO torch_fl\.devices: acme: acme 1\.2, {library}, sha256 {digest}, devices: 1 of 2",
+        r"INFO torch_fl\.devices: reference: left out: not named by ",
+    ):
+        assert re.search(said, text), said
 
 
 def test_a_log_that_cannot_be_written_is_a_warning(vendors: Vendors, tmp_path: Path) -> None:

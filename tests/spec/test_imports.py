@@ -17,6 +17,7 @@ ROOMS = {
     "torch_fl_conformance": ROOT / "conformance" / "torch_fl_conformance",
     "torch_fl_build": ROOT / "runtime" / "torch_fl_build",
     "torch_fl": ROOT / "runtime" / "torch_fl",
+    "torch_fl_doctor": ROOT / "runtime" / "torch_fl_doctor",
 }
 MAY_IMPORT = {
     "torch_fl_spec": set[str](),
@@ -24,6 +25,7 @@ MAY_IMPORT = {
     "torch_fl_conformance": {"torch_fl_spec", "torch_fl_reports"},
     "torch_fl_build": {"torch_fl_spec", "torch_fl"},  # one room; torch_fl only where its autoload is asked for
     "torch_fl": {"torch_fl_spec", "torch_fl_reports", "torch_fl_build"},
+    "torch_fl_doctor": {"torch_fl_spec", "torch_fl_build", "torch_fl"},
 }
 OURS = {*ROOMS, "torch_fl"}
 

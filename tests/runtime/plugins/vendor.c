@@ -1,7 +1,8 @@
 /* A vendor for discovery: the loader's honest fake with several devices. What goes wrong is asked for by -D:
  *   VENDOR "name", DEVICES n, REFUSES "text" (the query), COUNT_FAILS "text", WAITS "file" (the count, until there is
- *   such a file), OPEN_FAILS index, LOST (mem_info fails), INFO field = value (of every device), KERNELS list (see
- *   fake.h). */
+ *   such a file), LOAD_DOES, COUNT_DOES, OPEN_DOES statement, SAYS "text" (to the host's log), OPEN_FAILS index, LOST
+ *   (mem_info fails), INFO field = value (of every device), KERNELS list (see fake.h). */
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "fake.h"
@@ -19,12 +20,19 @@
 static struct fl_device_s devices[64];
 static char names[64][80];
 
+#ifdef LOAD_DOES
+__attribute__((constructor)) static void loaded(void) { LOAD_DOES; }
+#endif
+
 static UNUSED fl_status vendor_count(int32_t* out, fl_error* err) {
 #ifdef COUNT_FAILS
   (void)out;
   return fail(err, FL_INTERNAL, COUNT_FAILS);
 #else
   (void)err;
+#ifdef COUNT_DOES
+  COUNT_DOES;
+#endif
 #ifdef WAITS
   while (access(WAITS, F_OK)) usleep(1000);
 #endif
@@ -34,6 +42,9 @@ static UNUSED fl_status vendor_count(int32_t* out, fl_error* err) {
 }
 
 static UNUSED fl_status vendor_open(int32_t index, const fl_device_open_args* args, fl_device* out, fl_error* err) {
+#ifdef OPEN_DOES
+  OPEN_DOES;
+#endif
   if (index == OPEN_FAILS) return fail(err, FL_INTERNAL, "no power");
   if (devices[index].is_open) return fail(err, FL_FAILED_PRECONDITION, "already open");
   devices[index].is_open = 1;
@@ -64,6 +75,9 @@ static UNUSED fl_status vendor_mem_info(fl_device device, uint64_t* out_free, ui
 
 EXPORT fl_status fl_plugin_query_v1(const fl_host* host, const fl_plugin** out, fl_error* err) {
   (void)host;
+#ifdef SAYS
+  if (host->log) host->log(host->log_user, FL_LOG_INFO, SAYS);
+#endif
 #ifdef REFUSES
   (void)out;
   return fail(err, FL_UNIMPLEMENTED, REFUSES);
