@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from torch_fl.device_record import DeviceList, DeviceRecord, Probe, ProbeReport
     from torch_fl.devices import DeviceWarning, list_devices, probe_report
     from torch_fl.fallback import FallbackWarning
+    from torch_fl.foresight.record import Coverage, CoverageError, CoverageRow
+    from torch_fl.foresight.rehearsal import coverage
     from torch_fl.routing import counters, reset_counters, supports
 
 __all__ = [
     "BridgeUnavailable",
     "ConfigError",
+    "Coverage",
+    "CoverageError",
+    "CoverageRow",
     "DeviceList",
     "DeviceRecord",
     "DeviceWarning",
@@ -37,6 +42,7 @@ __all__ = [
     "ProbeReport",
     "__version__",
     "counters",
+    "coverage",
     "host_waits",
     "list_devices",
     "probe_report",
@@ -47,6 +53,9 @@ __all__ = [
 #: Where the names above that are not here come from; their modules are imported when they are first asked for.
 _HOMES = {
     "ConfigError": "config",
+    "Coverage": "foresight.record",
+    "CoverageError": "foresight.record",
+    "CoverageRow": "foresight.record",
     "DeviceList": "device_record",
     "DeviceRecord": "device_record",
     "DeviceWarning": "devices",
@@ -54,6 +63,7 @@ _HOMES = {
     "Probe": "device_record",
     "ProbeReport": "device_record",
     "counters": "routing",
+    "coverage": "foresight.rehearsal",
     "host_waits": "_bridge",
     "list_devices": "devices",
     "probe_report": "devices",

@@ -7,6 +7,7 @@ arguments, what becomes of a value on its way to a kernel, and which arguments n
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -65,18 +66,14 @@ def add_operators(bridge: Bridge, operators: Iterable[Operator] | None = None) -
 
     Called once, before the first device is added.
     """
-    newest: dict[str, Operator] = {}
-    for operator in load_registry() if operators is None else operators:
-        known = newest.get(operator.op)
-        if known is None or known.revision < operator.revision:
-            newest[operator.op] = operator
+    newest = newest_operators() if operators is None else _newest(operators)
     for operator in newest.values():
         bridge.add_operator(
             operator.op,
             operator.op_class,
             operator.revision,
             len(operator.types),
-            [_row(row) for row in operator.rows],
+            [row_number(row) for row in operator.rows],
             [_slot(operator, slot) for slot in operator.slots],
             [_type(operator, out.type) for out in operator.outs],
             list(FREE_ARGUMENTS),
@@ -87,7 +84,23 @@ def add_operators(bridge: Bridge, operators: Iterable[Operator] | None = None) -
             _log.info("%s: no kernel is registered with torch: %s", name, reason)
 
 
-def _row(row: tuple[str, ...]) -> int:
+@functools.cache
+def newest_operators() -> Mapping[str, Operator]:
+    """The newest revision of each operator of the registry by its name: what the bridge knows."""
+    return _newest(load_registry())
+
+
+def _newest(operators: Iterable[Operator]) -> dict[str, Operator]:
+    newest: dict[str, Operator] = {}
+    for operator in operators:
+        known = newest.get(operator.op)
+        if known is None or known.revision < operator.revision:
+            newest[operator.op] = operator
+    return newest
+
+
+def row_number(row: tuple[str, ...]) -> int:
+    """A dtype row, short names in the order of the type variables, as the bridge has it."""
     return sum(DTYPES[dtype] << (8 * variable) for variable, dtype in enumerate(row))
 
 
@@ -99,11 +112,16 @@ def _type(operator: Operator, name: str | None) -> int:
     return _FIXED | DTYPES[name]
 
 
+def argument_of(operator: Operator, slot: Slot) -> str:
+    """The name of the ATen argument that fills the slot."""
+    return ARGUMENTS.get(f"{operator.op} {slot.name}", ARGUMENTS.get(slot.name, slot.name))
+
+
 def _slot(operator: Operator, slot: Slot) -> tuple[Any, ...]:
     own = f"{operator.op} {slot.name}"
     return (
         slot.name,
-        ARGUMENTS.get(own, ARGUMENTS.get(slot.name, slot.name)),
+        argument_of(operator, slot),
         KINDS.index(slot.kind),
         RULES.index(SLOT_RULES.get(own, SLOT_RULES.get(slot.name, "as is"))),
         _type(operator, slot.type),
@@ -145,14 +163,56 @@ def reset_counters() -> None:
     bridge.forget_steps_down()
 
 
-def supports(operator: str, dtypes: Sequence[torch.dtype], device: int = 0) -> bool:
-    """Whether a kernel of the device claims the dtype row ("aten::mm", [torch.float32]) and the wishes admit it.
+def supports(
+    operator: str | torch._ops.OpOverload,
+    dtypes: torch.dtype | Sequence[torch.dtype],
+    device: int | str | torch.device = 0,
+) -> bool:
+    """Whether a kernel of the device claims the dtypes for an operator, and the wishes admit it.
 
-    dtypes: one per type variable of the registry's entry. ValueError for an operator that the registry hasn't got.
+    operator: of torch, by name ("aten::mm", "mm", "add_.Tensor") or itself (torch.ops.aten.mm.default). In-place, out=
+    and number forms ask for the operator of the registry whose kernels serve them. dtypes: a row, one per type variable
+    of the registry's entry, or the first of them alone: does any row with it have a kernel?
+
+    False, too, for an operator that the registry hasn't got: no vendor can have a kernel for it. ValueError for what is
+    no operator of torch, and for a row of another length. What tier serves a call without a native kernel depends on
+    its arguments: torch_fl.coverage() tells it of a model.
     """
     from torch_fl.dtypes import SHORT_NAMES
+    from torch_fl.foresight.rows import operator_of
 
-    return _bridge().claims(device, operator, _row(tuple(SHORT_NAMES[dtype] for dtype in dtypes)))
+    found = operator_of(_overload(operator))
+    if found is None:
+        return False
+    bridge, index = _bridge(), device_index(device)
+    if isinstance(dtypes, torch.dtype):
+        first = SHORT_NAMES.get(dtypes)
+        return any(bridge.claims(index, found.op, row_number(row)) for row in found.rows if row[0] == first)
+    if len(dtypes) != len(found.types):
+        raise ValueError(f"{found.op} takes {len(found.types)} dtypes ({', '.join(found.types)}), not {len(dtypes)}")
+    if not all(dtype in SHORT_NAMES for dtype in dtypes):
+        return False
+    return bridge.claims(index, found.op, row_number(tuple(SHORT_NAMES[dtype] for dtype in dtypes)))
+
+
+def _overload(operator: str | torch._ops.OpOverload) -> torch._ops.OpOverload:
+    if isinstance(operator, torch._ops.OpOverload):
+        return operator
+    base, _, overload = operator.removeprefix("aten::").partition(".")
+    found = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
+    if not isinstance(found, torch._ops.OpOverload):
+        raise ValueError(f"{operator} is no operator of this torch; names look like aten::mm or aten::add.Tensor")
+    return found
+
+
+def device_index(device: int | str | torch.device) -> int:
+    """N of "fl:N"; -1, the current one, of "fl". ValueError for a device of another type."""
+    if isinstance(device, int):
+        return device
+    wanted = torch.device(device)
+    if wanted.type != "fl":
+        raise ValueError(f"{wanted} is no fl device: name fl:0, fl:1, ...")
+    return -1 if wanted.index is None else wanted.index
 
 
 # ---- What it should do -----------------------------------------------------------------------------------------------

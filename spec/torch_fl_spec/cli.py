@@ -18,6 +18,7 @@ SHORT_HELP = {
     "build": "Compile the bridge to the torch that is installed, ahead of its first import.",
     "certify": "Run the conformance suite on a vendor's plugin and write its report.",
     "config": "Show the configuration in force, and where each value came from.",
+    "coverage": "Tell which tier will serve each operator of a model, before it runs.",
     "devices": "List this machine's logical devices, and what became of each vendor.",
     "doctor": "Say why a device is missing, and what to do.",
     "kit": "Look at vendor kits.",
