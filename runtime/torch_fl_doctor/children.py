@@ -30,12 +30,17 @@ _LAST_LINES = 3  # of what it printed
 
 @dataclass(frozen=True)
 class Child:
-    """How a child ended. finished: it came to its own end. step: that it noted last. said: its last lines of output."""
+    """How a child ended.
+
+    finished: it came to its own end. gave_up: it had to be killed. step: that it noted last. said: its last lines of
+    output.
+    """
 
     notes: tuple[Mapping[str, Any], ...]
     finished: bool
     end: str
     said: str
+    gave_up: bool = False
 
     @property
     def step(self) -> str:
@@ -85,7 +90,7 @@ def run(module: str, arguments: Sequence[str], patience: Callable[[str], float])
         read = _read(notes)
         finished = bool(read) and read[-1].get("finished") is True
         said = _last_lines(output)
-        return Child(read, finished, end or end_of_kill or _ended(process.returncode), said)
+        return Child(read, finished, end_of_kill or end or _ended(process.returncode), said, gave_up=end is not None)
 
 
 def _watch(process: subprocess.Popen[bytes], notes: Path, patience: Callable[[str], float]) -> str | None:

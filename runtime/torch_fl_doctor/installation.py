@@ -12,17 +12,19 @@ from torch_fl_spec import __version__
 from .children import Child, run
 from .finding import Finding, ok, problem, warning
 
+_SECONDS = 120.0  # torch is large, and the file system may be far away
+_BUSY = "is this machine busy, or its file system slow? `--patience 600` waits longer"
 _REINSTALL = "install torch again in this environment: pip install --force-reinstall torch"
 
 
 def check(seconds: float) -> Iterator[Finding]:
     """Findings about what has to stand before `import torch_fl` works. seconds: patience with torch and the bridge."""
     yield ok(f"torch-fl {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    child = run("torch_fl_doctor.installation_child", [], lambda _: seconds)
+    child = run("torch_fl_doctor.installation_child", [], lambda _: max(seconds, _SECONDS))
     version = child.find("torch")
     if version is None:
-        why = child.find("failed") or f"{child.end}; {child.said}"
-        yield problem(f"torch cannot be imported: {why}", _REINSTALL)
+        why = child.find("failed") or ". ".join(filter(None, (child.end, child.said)))
+        yield problem(f"torch cannot be imported: {why}", _BUSY if child.gave_up else _REINSTALL)
     elif child.find("refused"):
         yield problem(child.find("refused"), "until then `import torch_fl` raises ImportError with the same words")
     else:

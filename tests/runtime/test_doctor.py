@@ -387,6 +387,15 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.Mon
     assert line == "torch cannot be imported: OSError: libtorch_cpu.so: cannot allocate memory"
 
 
+def test_a_torch_that_keeps_everybody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text("import time\ntime.sleep(1000)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(installation, "_SECONDS", 0.0)
+    (line,) = (finding for finding in installation.check(SECONDS) if finding.state == "problem")
+    assert line.text == "torch cannot be imported: no answer for 8 s"
+    assert "`--patience 600` waits longer" in line.advice
+
+
 def test_a_torch_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(
