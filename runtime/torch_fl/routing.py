@@ -57,6 +57,9 @@ COMPOSED = ("aten::_to_copy",)
 #: run to run (torch.use_deterministic_algorithms asks for the same).
 Wish = Literal["native", "generic", "cpu", "admit_fast", "deterministic"]
 
+#: What is counted of each operator. The bridge leaves out what cannot happen to one outside the registry.
+_COUNTED = ("native", "relayout", "generic", "cpu", "errors", "bytes_moved", "shape_hits", "shape_misses")
+
 _FIXED, _NO_TYPE = 0x80, 0xFF
 _log = logging.getLogger("torch_fl.routing")
 
@@ -142,7 +145,7 @@ def counters() -> dict[str, dict[str, dict[str, int]]]:
     native: served by a kernel of the device; relayout: of these, after operands had been copied into a layout that the
     kernel takes; generic, cpu: computed one and two tiers further down; errors: raised, since no tier serves it;
     bytes_moved: between device and host, by the CPU tier; shape_hits, shape_misses: of the general lane, whether the
-    outputs' sizes were known. Operators that were never called are left out.
+    outputs' sizes were known. Every operator has all of these; those that were never called are left out.
     """
     bridge = _bridge()
     found: dict[str, dict[str, dict[str, int]]] = {}
@@ -151,7 +154,7 @@ def counters() -> dict[str, dict[str, dict[str, int]]]:
     for device, name, *values in bridge.fallback_counters():
         counted = dict(zip(("generic", "cpu", "errors", "bytes_moved"), values, strict=True))
         if any(values):
-            found.setdefault(f"fl:{device}", {})[name] = counted
+            found.setdefault(f"fl:{device}", {})[name] = {**dict.fromkeys(_COUNTED, 0), **counted}
     return found
 
 
