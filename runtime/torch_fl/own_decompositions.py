@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch._refs
 from torch import Tensor
 
 aten = torch.ops.aten
@@ -67,6 +68,19 @@ def _with_elements(tensor: Tensor, name: str) -> Tensor:
     return tensor
 
 
+# ---- Powers --------------------------------------------------------------------------------------------------------
+
+
+@_serves(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def power(self: Tensor | float, exponent: Tensor | float) -> Tensor:
+    """self to the exponent, where torch's own composes it: of bools that makes integers, which pow does not."""
+    kinds = {getattr(each, "dtype", type(each)) for each in (self, exponent)}
+    if kinds <= {torch.bool, bool}:
+        raise NotImplementedError("a power of bools")
+    result: Tensor = torch._refs.pow(self, exponent)
+    return result
+
+
 # ---- Random numbers ------------------------------------------------------------------------------------------------
 
 
@@ -115,6 +129,91 @@ def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: flo
     if mat.dim() != 2 or vec.dim() != 1 or mat.shape[1] != vec.shape[0] or self.dim() > 1:
         raise NotImplementedError("addmv of no matrix and vector")
     return torch.addmm(self.expand(mat.shape[0]).unsqueeze(1), mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+# ---- Recurrent cells -----------------------------------------------------------------------------------------------
+# What torch asks every device but the CPU for. A workspace is for the backward pass alone, and torch's own kernels are
+# no part of this: its layout is this file's.
+
+
+@_serves(aten._thnn_fused_lstm_cell.default)
+def lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The hidden state, the cell's state, and the activated gates (input, forget, cell, output) side by side."""
+    entry, forget, cell, exit_ = _gates(input_gates, hidden_gates, input_bias, hidden_bias).chunk(4, 1)
+    entry, forget, cell, exit_ = entry.sigmoid(), forget.sigmoid(), cell.tanh(), exit_.sigmoid()
+    cy = forget * cx + entry * cell
+    return exit_ * cy.tanh(), cy, torch.cat((entry, forget, cell, exit_), 1)
+
+
+@_serves(aten._thnn_fused_lstm_cell_backward_impl.default)
+def lstm_cell_backward(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of the gates before activation, of cx, and of either bias; None where nobody asks for either state."""
+    if grad_hy is None and grad_cy is None:
+        return None, None, None
+    entry, forget, cell, exit_ = workspace.chunk(4, 1)
+    state = cy.tanh()
+    hidden = torch.zeros_like(cx) if grad_hy is None else grad_hy
+    through = hidden * exit_ * (1 - state * state)
+    if grad_cy is not None:
+        through = through + grad_cy
+    gates = torch.cat(
+        (
+            through * cell * entry * (1 - entry),
+            through * cx * forget * (1 - forget),
+            through * entry * (1 - cell * cell),
+            hidden * state * exit_ * (1 - exit_),
+        ),
+        1,
+    )
+    return gates, through * forget, gates.sum(0) if has_bias else None
+
+
+@_serves(aten._thnn_fused_gru_cell.default)
+def gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The hidden state; and side by side the gates reset, update and new, hx, and what reset lets through."""
+    given = input_gates if input_bias is None else input_gates + input_bias
+    kept = hidden_gates if hidden_bias is None else hidden_gates + hidden_bias
+    size = hx.shape[1]
+    reset, update = (given + kept)[:, : 2 * size].sigmoid().chunk(2, 1)
+    let_through = kept[:, 2 * size :]
+    new = (given[:, 2 * size :] + reset * let_through).tanh()
+    return new + update * (hx - new), torch.cat((reset, update, new, hx, let_through), 1)
+
+
+@_serves(aten._thnn_fused_gru_cell_backward.default)
+def gru_cell_backward(
+    grad_hy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Gradients of the gates of the input and of the hidden state before activation, of hx, and of both biases."""
+    reset, update, new, hx, let_through = workspace.chunk(5, 1)
+    of_new = grad_hy * (1 - update) * (1 - new * new)
+    of_reset = of_new * let_through * reset * (1 - reset)
+    of_update = grad_hy * (hx - new) * update * (1 - update)
+    of_input = torch.cat((of_reset, of_update, of_new), 1)
+    of_hidden = torch.cat((of_reset, of_update, of_new * reset), 1)
+    biases = (of_input.sum(0), of_hidden.sum(0)) if has_bias else (None, None)
+    return of_input, of_hidden, grad_hy * update, *biases
+
+
+def _gates(input_gates: Tensor, hidden_gates: Tensor, input_bias: Tensor | None, hidden_bias: Tensor | None) -> Tensor:
+    gates = input_gates + hidden_gates
+    if input_bias is not None and hidden_bias is not None:
+        gates = gates + input_bias + hidden_bias
+    return gates
 
 
 # ---- Comparison ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -117,6 +117,49 @@ def test_own_decompositions() -> None:
     ):
         check(function, *arguments)
         routing.reset_counters()
+
+
+def squares(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([(t * t).sum() for t in tensors]).sum()
+
+
+def recurrent(layer: Callable[..., torch.nn.Module], again: bool, **options: Any) -> Callable[[torch.Tensor], Any]:
+    """What two layers that read both ways give for a sequence, and all gradients; again: those of the gradients."""
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        model = layer(x.shape[2], 4, 2, bidirectional=True, **options).to(x)
+        x = x.detach().requires_grad_()
+        output, state = model(x)
+        states = state if isinstance(state, tuple) else (state,)
+        wanted = [x, *model.parameters()]
+        found = torch.autograd.grad(squares((output, *states)), wanted, create_graph=again)
+        if again:
+            found = torch.autograd.grad(squares(found), wanted)
+        return [output.detach(), *(t.detach() for t in states), *found]
+
+    return run
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gradients", "second gradients"])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU])
+def test_recurrent_layers(layer: Callable[..., torch.nn.Module], bias: bool, again: bool) -> None:
+    check(recurrent(layer, again, bias=bias), numbers(5, 2, 3).double())  # singles add up to more than a rounding
+
+
+def test_a_projected_lstm() -> None:
+    check(recurrent(torch.nn.LSTM, again=False, proj_size=2), numbers(5, 2, 3))
+
+
+def test_a_recurrent_cell_whose_hidden_state_nobody_asks_for() -> None:
+    def of_cell_state(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        cell = torch.nn.LSTMCell(3, 4).to(x.device)
+        (found,) = torch.autograd.grad(cell(x)[1].sum(), cell.weight_hh)
+        return found
+
+    check(of_cell_state, numbers(2, 3))
 
 
 def test_equal_leaves_both_tensors_on_the_device() -> None:

@@ -118,6 +118,14 @@ def test_unary(name: str) -> None:
         compare(getattr(torch, name), values(dtype, 4, 5, positive=True))
 
 
+def test_powers_of_bools() -> None:
+    bools = torch.tensor([True, False])
+    for exponent in (True, False, bools):
+        compare(torch.pow, bools, exponent, native=False)
+    compare(lambda t: True**t, bools, native=False)
+    compare(torch.pow, bools, 2, native=False)
+
+
 def test_clamp_with_numbers_of_other_kinds() -> None:
     for dtype, low, high in itertools.product(DTYPES[1:], (None, 2, 1.5), (None, 5, 4.25)):
         compare(torch.clamp, values(dtype, 4, 5, positive=True), low, high)
