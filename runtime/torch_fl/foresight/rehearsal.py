@@ -46,8 +46,11 @@ def coverage(
 
     All tensors of the model, its inputs and targets are taken to be on the device; those that a function finds
     elsewhere, such as a loss's own weights, stay where they are. The optimizer's step is not part of it. Wishes
-    (torch_fl.routing), settings and torch's own switches hold as they are now. What only a kernel can tell, that it
-    does not take these sizes after all, is not known beforehand.
+    (torch_fl.routing), settings and torch's own switches hold as they are now.
+
+    Not foreseen: that a kernel declines certain sizes after all, which only it can tell; and where code of torch takes
+    another way for tensors without memory than for others (one_hot, and the gradients of max over all elements and of
+    cumprod, are known to), the rows are those of the other way.
 
     Raises CoverageError where the model cannot be followed: it raises itself, or depends on values of tensors; the
     text says which. RuntimeError where there is no such device. To be called by one thread at a time.

@@ -8,10 +8,8 @@ without memory, so that what they consist of is followed in turn.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,32 +25,16 @@ from torch_fl import config, decompositions
 from torch_fl.compiled import Bridge
 from torch_fl.dtypes import SHORT_NAMES, TORCH_DTYPES
 from torch_fl.foresight import copies, rows, schemas
-from torch_fl.foresight.record import CoverageRow, Tier
+from torch_fl.foresight.attempts import Attempt, Calls, Refused, can_begin_again, generic_kernel
+from torch_fl.foresight.record import CoverageError, CoverageRow, Tier
 from torch_fl.routing import newest_operators, row_number
 
 _NO_KERNEL = "the device has no kernel for it"
 _NO_OPERATOR = "it is not an operator of the vendor interface"
 
-#: operator, dtypes, tier, reason
-_Key = tuple[str, tuple[torch.dtype, ...], Tier, "str | None"]
 
-
-class _Refused(NotImplementedError):
-    """An operator within an attempt of the generic tier would leave the device."""
-
-
-class _Shapeless(RuntimeError):
+class _Shapeless(CoverageError):
     """Torch cannot tell what an operator gives; what consists of it may know better."""
-
-
-@dataclass
-class _Attempt:
-    """One operator on its way through the generic tier."""
-
-    op: OpOverload
-    can_be_abandoned: bool
-    abandoned: bool = False
-    counted: collections.Counter[tuple[_Key, bool]] = field(default_factory=collections.Counter)
 
 
 class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -66,9 +48,9 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._bridge = bridge
         self._device = torch.device("fl", index)
         self._index = index
-        self._attempts: list[_Attempt] = []
+        self._attempts: list[Attempt] = []
         self._depth = 0  # of operators that others consist of
-        self._counted: collections.Counter[tuple[_Key, bool]] = collections.Counter()
+        self._counted: Calls = Calls()
         self._hopeless: set[tuple[Any, ...]] = set()
         self._refuses_steps = config.current().config.fallback.on_fallback == "error"
 
@@ -132,7 +114,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             with self._within():
                 return self._without_memory(schemas.run_kernel(func, key, args, kwargs))
-        except _Refused:
+        except Refused:
             raise
         except _Shapeless:
             return _outputs(func, args, kwargs)
@@ -231,7 +213,10 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._fail(func, args, kwargs, f"{reason}; fallback.on_fallback is 'error'")
         generic = self._bridge.policy("generic")
         if generic:
-            served, out = self._generic(func, args, kwargs)
+            try:
+                served, out = self._generic(func, args, kwargs)
+            except NotImplementedError as error:
+                return self._fail(func, args, kwargs, f"{reason}; {_first_line(error)}")
             if served:
                 self._count(schemas.name_of(func), _dtypes(args, kwargs), "generic", reason)
                 return out
@@ -251,7 +236,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The call raises. Within the generic tier that is one way for an attempt to fail; else the model does, and
         what would come after it is followed all the same."""
         if self._attempts:
-            raise _Refused(reason)
+            raise Refused(reason)
         self._count(schemas.name_of(func), _dtypes(args, kwargs), "error", reason)
         return _outputs(func, args, kwargs)
 
@@ -260,7 +245,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _generic(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         if any(attempt.op is func for attempt in self._attempts):
             return False, None
-        key = _generic_kernel(func)
+        key = generic_kernel(func)
         found = None
         if key is None:
             found = decompositions.find(func._schema.name, func._schema.overload_name)
@@ -272,7 +257,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         leaves_writing = found is not None and not found[1]
         is_random = torch.Tag.nondeterministic_seeded in func.tags
-        attempt = _Attempt(func, not is_random and (leaves_writing or _can_begin_again(func, args, kwargs)))
+        attempt = Attempt(func, not is_random and (leaves_writing or can_begin_again(func, args, kwargs)))
         self._attempts.append(attempt)
         try:
             with self._within():
@@ -283,7 +268,8 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     out = self._decompose(attempt, found, args, kwargs)
             served = not attempt.abandoned
         except NotImplementedError:
-            if not attempt.can_be_abandoned and (found is None or found[1]):
+            raises = not attempt.can_be_abandoned if found is None else found[1] and not attempt.abandoned
+            if raises:
                 raise
             served, out = False, None
         except Exception:
@@ -292,14 +278,14 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             served, out = False, None
         finally:
             self._attempts.pop()
-        if attempt.abandoned or not served:
-            self._hopeless.add(signature)  # the bridge remembers those that it had to abandon, too
+        if attempt.abandoned:
+            self._hopeless.add(signature)  # the bridge does not try these again either, and from then on counts nothing
         else:
             (self._attempts[-1].counted if self._attempts else self._counted).update(attempt.counted)
         return served, out
 
     def _decompose(
-        self, attempt: _Attempt, found: tuple[decompositions.Decomposition, bool], args: Any, kwargs: Mapping[str, Any]
+        self, attempt: Attempt, found: tuple[decompositions.Decomposition, bool], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
         decomposition, writes = found
         arguments = attempt.op._schema.arguments
@@ -308,17 +294,20 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return decomposition(*args, **kwargs)
         out = decomposition(*args, **{name: value for name, value in kwargs.items() if name not in outs})
         if any(tensor.device != self._device for tensor in schemas.tensors_in(out)):
-            raise _Refused("the decomposition leaves the device")
+            raise Refused("the decomposition leaves the device")
         attempt.can_be_abandoned = False
         given = schemas.named(attempt.op, args, kwargs)
         written = [given[argument.name] for argument in arguments if schemas.is_written(argument)]
         if not written:
             return out
-        for target, value in zip(written, schemas.tensors_in(out), strict=True):
+        values = list(schemas.tensors_in(out))
+        if len(values) != len(written):
+            raise Refused("the decomposition does not give all that is written")
+        for target, value in zip(written, values, strict=True):
             if value.dtype != target.dtype:
-                raise _Refused("the decomposition gives another dtype")
+                raise Refused("the decomposition gives another dtype")
             if any(size > 1 and stride == 0 for size, stride in zip(target.shape, target.stride(), strict=True)):
-                raise _Refused("elements of what is written lie in one place")
+                raise Refused("elements of what is written lie in one place")
             torch.ops.aten._resize_output_(target, value.shape, target.device)
             target.copy_(value)
         return written[0] if len(written) == 1 else tuple(written)
@@ -328,7 +317,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for attempt in reversed(self._attempts):
             if attempt.can_be_abandoned:
                 attempt.abandoned = True
-                raise _Refused(f"an operator within {schemas.name_of(attempt.op)} would leave the device")
+                raise Refused(f"an operator within {schemas.name_of(attempt.op)} would leave the device")
 
     # ---- Counting ----------------------------------------------------------------------------------------------------
 
@@ -352,37 +341,7 @@ def _outputs(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     try:
         return op(*args, **kwargs)
     except UnsupportedOperatorException:
-        raise _Shapeless(f"torch cannot tell beforehand what {schemas.name_of(op)} gives") from None
-
-
-def _generic_kernel(op: OpOverload) -> DispatchKey | None:
-    """The composite kernel that the generic tier takes; not always the dispatcher's own choice."""
-    if schemas.has_kernel(op, DispatchKey.CompositeExplicitAutograd):
-        return DispatchKey.CompositeExplicitAutograd
-    # Those with a CPU kernel as well only hand their arguments to their own out= form.
-    non_functional = DispatchKey.CompositeExplicitAutogradNonFunctional
-    if schemas.has_kernel(op, non_functional) and not schemas.has_kernel(op, DispatchKey.CPU):
-        return non_functional
-    implicit = DispatchKey.CompositeImplicitAutograd
-    return implicit if schemas.has_kernel(op, implicit) else None
-
-
-def _can_begin_again(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether nothing that the operator writes is something that it reads."""
-    given = schemas.named(op, args, kwargs)
-    arguments = op._schema.arguments
-    if any(schemas.is_written(argument) and not argument.is_out for argument in arguments):
-        return False
-    read, written = [
-        {
-            tensor.untyped_storage()._cdata
-            for argument in arguments
-            if schemas.is_written(argument) is which
-            for tensor in schemas.tensors_in(given.get(argument.name))
-        }
-        for which in (False, True)
-    ]
-    return not read & written
+        raise _Shapeless(f"torch cannot tell what {schemas.name_of(op)} gives before it runs") from None
 
 
 def _dtypes(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[torch.dtype, ...]:
