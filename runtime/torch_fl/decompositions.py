@@ -1,6 +1,6 @@
 """Operators expressed by others: what the generic tier does for an operator that has no kernel and no composite form.
 
-Torch's table of decompositions serves, and torch_fl.own_decompositions for what it lacks.
+Torch's table of decompositions serves, and torch_fl.own_decompositions and recurrent_cells for what it lacks.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def _table() -> dict[Any, Decomposition]:
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     from torch_fl.own_decompositions import OWN
+    from torch_fl.recurrent_cells import CELLS
 
     aten = torch.ops.aten
     left_out = (
@@ -83,7 +84,7 @@ def _table() -> dict[Any, Decomposition]:
         aten.normal_.default,
         aten.scatter_add_.default,
     )
-    table = {**decomposition_table, **dict(core_aten_decompositions()), **OWN}
+    table = {**decomposition_table, **dict(core_aten_decompositions()), **OWN, **CELLS}
     for op in left_out:
         table.pop(op, None)
     return table
