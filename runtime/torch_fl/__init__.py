@@ -13,6 +13,7 @@ bridge cannot be built; its text says what to do.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from torch_fl_build import BridgeUnavailable, load, sources, supported
@@ -21,6 +22,7 @@ from torch_fl_spec import __version__
 if TYPE_CHECKING:
     from torch_fl._bridge import host_waits
     from torch_fl.config import ConfigError
+    from torch_fl.cuda_code.compat import cuda_compat
     from torch_fl.device_record import DeviceList, DeviceRecord, Probe, ProbeReport
     from torch_fl.devices import DeviceWarning, list_devices, probe_report
     from torch_fl.fallback import FallbackWarning
@@ -43,6 +45,7 @@ __all__ = [
     "__version__",
     "counters",
     "coverage",
+    "cuda_compat",
     "host_waits",
     "list_devices",
     "probe_report",
@@ -64,6 +67,7 @@ _HOMES = {
     "ProbeReport": "device_record",
     "counters": "routing",
     "coverage": "foresight.rehearsal",
+    "cuda_compat": "cuda_code.compat",
     "host_waits": "_bridge",
     "list_devices": "devices",
     "probe_report": "devices",
@@ -102,6 +106,10 @@ def _start() -> None:
         _register.register()
     except RuntimeError as error:
         raise ImportError(f"torch_fl: {error}") from None
+    if os.environ.get("TORCH_FL_CUDA_COMPAT") == "1":
+        from torch_fl.cuda_code.compat import enter_for_good
+
+        enter_for_good()
 
 
 _start()

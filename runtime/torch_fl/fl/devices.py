@@ -9,6 +9,7 @@ import torch
 from torch.types import Device
 
 from torch_fl import _bridge
+from torch_fl.cuda_code.names import on_fl
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def _get_device_index(device: Device, optional: bool = True) -> int:
     if isinstance(device, int):
         return device
     if device is not None:
-        device = torch.device(device)
+        device = torch.device(on_fl(device))
         if device.type != "fl":
             raise ValueError(f'expected an fl device ("fl:0", torch.device("fl", 0), 0), got {str(device)!r}')
         if device.index is not None:
