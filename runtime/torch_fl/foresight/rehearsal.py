@@ -44,8 +44,8 @@ def coverage(
     model's output, and `targets` after it, to what is differentiated; without it each output is, with a gradient that
     costs no operator. targets: one, or a tuple.
 
-    All tensors of the model, its inputs and targets are taken to be on the device; those that a function finds
-    elsewhere, such as a loss's own weights, stay where they are. The optimizer's step is not part of it. Wishes
+    Parameters and buffers of the model, and of a loss that is a module, inputs and targets are taken to be on the
+    device; tensors that code finds elsewhere stay where they are. The optimizer's step is not part of it. Wishes
     (torch_fl.routing), settings and torch's own switches hold as they are now.
 
     Not foreseen: that a kernel declines certain sizes after all, which only it can tell; and where code of torch takes

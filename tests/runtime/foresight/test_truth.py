@@ -11,6 +11,7 @@ from torch import nn
 from torch_fl import routing
 from torch_fl.foresight.record import Coverage
 
+from ..processes import prints
 from .models import CASES, Attention, Case
 from .really import counted, foretold, step_of
 
@@ -135,3 +136,22 @@ def test_a_model_without_memory_is_enough() -> None:
     with torch.device("meta"):
         model, x = Attention(), torch.rand(2, 5, 8)
     assert torch_fl.coverage(model, x).rows == torch_fl.coverage(Attention(), torch.rand(2, 5, 8)).rows
+
+
+def test_settings_that_make_a_step_down_an_error() -> None:
+    told = prints(
+        """
+        import torch, torch_fl
+        model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+        for row in torch_fl.coverage(model, torch.rand(4, 3)).missing:
+            print(row.operator, row.tier, row.reason)
+        try:
+            model.to("fl:0")(torch.rand(4, 3).to("fl:0")).sum().backward()
+        except NotImplementedError as error:
+            print(str(error).split("(")[0])
+        """,
+        TORCH_FL_ON_FALLBACK="error",
+    )
+    operator = "aten::threshold_backward.grad_input"
+    reason = "it is not an operator of the vendor interface; fallback.on_fallback is 'error'"
+    assert told == [f"{operator} error {reason}", operator]
