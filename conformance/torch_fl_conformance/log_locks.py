@@ -20,6 +20,7 @@ from torch_fl_conformance.ordering import gates_work
 from torch_fl_conformance.row import Row
 
 ROUNDS = 100
+LOGGERS_SHARE = 5  # rounds of the logger to one of the holder, which waits in each call: so that they end together
 FAILURES = 8
 HELD_SECONDS = 0.001
 REASON = "the log function is called with a lock held: calls of two threads wait for each other"
@@ -34,10 +35,10 @@ def check_log_locks(row: Row, fresh_driver: FreshDriver) -> None:
     """
     abi = Abi(fresh_driver(log=True))
     row.case(what="log function", calls="memory", rounds=ROUNDS)
-    _race(row, abi, ROUNDS, _memory(abi), _memory(abi), held_back=True)
+    _race(row, abi, ROUNDS, ("d0", "d0"), _memory(abi), _memory(abi))
     if len(abi.devices) > 1:
         row.case(what="log function", calls="open and close", rounds=ROUNDS // 4)
-        _race(row, abi, ROUNDS // 4, _reopen("d0"), _reopen("d1"))
+        _race(row, abi, ROUNDS // 4, ("d0", "d1"), _reopen("d0"), _reopen("d1"))
     if "fl.fault" in abi.driver.describe()["extensions"]:
         for number in range(FAILURES):
             row.case(what="log function", calls="a failing stream", number=number)
@@ -78,40 +79,47 @@ def _race(
     row: Row,
     abi: Abi,
     rounds: int,
+    devices: tuple[str, str],
     holder: Callable[[str], list[Call]],
     logger: Callable[[str], list[Call]],
-    *,
-    held_back: bool = False,
 ) -> None:
-    """The same number of rounds on both threads; every call must return within the time.
+    """The holder's rounds and the logger's, which are more; every call must return within the time.
 
-    held_back: both begin once all calls are queued. Calls that run as they are queued hardly ever meet.
+    Both begin once all calls are queued: calls that run as they are queued hardly ever meet. devices: on which each
+    thread may have a stream until then.
     """
-    queued = {"holder": 0, "logger": 0}
-    gates = [_hold_back(abi, thread) for thread in queued] if held_back else []
-    queued = {thread: len(gates) // 2 for thread in queued}
+    threads = ("holder", "logger")
+    gates = [_hold_back(abi, thread, device) for thread, device in zip(threads, devices, strict=True)]
+    queued = dict.fromkeys(threads, 2)
     commands = []
-    for _ in range(rounds):
-        for thread, calls, lock in (("holder", holder, True), ("logger", logger, False)):
+    for thread, calls, count, lock in (
+        ("holder", holder, rounds, True),
+        ("logger", logger, LOGGERS_SHARE * rounds, False),
+    ):
+        for _ in range(count):
             made = calls(abi.driver.name(thread))
             commands += [_queued(thread, call, lock) for call in made]
             queued[thread] += len(made)
     abi.driver.execute_all(commands)
-    for gate in gates:
-        gate.open()
+    abi.driver.execute_all(
+        [{"do": "gate_open", "name": gate.ref} for gate in gates]
+    )  # one exchange: both start together
     for thread, count in queued.items():
         results, pending = abi.join(thread, 20.0)
         row.check(not pending, REASON, thread=thread)
         row.check(len(results) == count, "calls were lost", thread=thread)
 
 
-def _hold_back(abi: Abi, thread: str) -> Gate:
-    """A call on the thread that does not return before the gate opens."""
-    stream = abi.stream()
-    if not gates_work(abi):
-        return abi.gate(stream, thread)
-    gate = abi.gate(stream)
-    abi.queue(thread, "stream.sync", stream, 60_000_000_000)
+def _hold_back(abi: Abi, thread: str, device: str) -> Gate:
+    """Two calls on the thread: one that does not return before the gate opens, and one that destroys its stream."""
+    stream = abi.stream(device)
+    if gates_work(abi):
+        gate = abi.gate(stream)
+        abi.queue(thread, "stream.sync", stream, 60_000_000_000)
+    else:
+        gate = abi.gate(stream, thread)
+    abi.forget(stream)
+    abi.queue(thread, "stream.destroy", stream)
     return gate
 
 
