@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from typing import Any
 
 import torch
 from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
@@ -19,12 +20,16 @@ def register() -> None:
     if name == NAME:
         return
     refuse_taken(name)
-    from torch_fl import _bridge, fl
+    from torch_fl import _bridge, data_parallel, fl, printing
 
     atexit.register(_bridge.end_autograd_threads)
     rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, fl)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)
+    data_parallel.register()
+    printing.register()
+    if torch.distributed.is_available():  # so that whatever asks for one is told the same
+        torch.distributed.Backend.register_backend(NAME, _no_process_group, devices=[NAME])
 
 
 def refuse_taken(name: str | None = None) -> None:
@@ -35,3 +40,9 @@ def refuse_taken(name: str | None = None) -> None:
             f"torch has one place for a backend from outside, and {name!r} has taken it in this process: "
             f"import torch_fl in a process that does not import {name!r}"
         )
+
+
+def _no_process_group(*args: Any) -> None:
+    raise NotImplementedError(
+        'no process group for fl yet: name a backend of the CPU ("gloo") and give collectives CPU tensors'
+    )

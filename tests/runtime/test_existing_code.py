@@ -335,6 +335,38 @@ def test_training_goes_on_from_a_checkpoint_on_another_device() -> None:
         close([p.cpu() for p in parameters(other)], [p.cpu() for p in parameters(model)], steps=10)
 
 
+# ---- Several devices -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch is not compiled with NCCL")
+@pytest.mark.parametrize("indices", [[0], [0, 1], [0, 1, 2, 3]], ids=str)
+def test_data_parallel_is_the_module_itself(indices: list[int]) -> None:
+    def run(device: str, wrap: Callable[[nn.Module], nn.Module]) -> list[Tensor]:
+        module = small_model().to(device)
+        x = inputs(10, 6).to(device).requires_grad_()
+        y = wrap(module)(x)
+        assert y.device == torch.device(device)
+        y.square().sum().backward()
+        assert x.grad is not None
+        return [y, x.grad, *gradients(module)]
+
+    expected = run("cpu", lambda module: module)
+    close(run(FL, lambda module: nn.DataParallel(module, device_ids=indices)), expected, steps=4)
+
+
+def test_what_data_parallel_moves_can_be_moved_by_hand() -> None:
+    comm: Any = nn.parallel.comm
+    x = torch.arange(6.0, device=FL)
+    parts = comm.scatter(x, [0, 3], [2, 4])
+    assert [(part.device.index, part.tolist()) for part in parts] == [(0, [0, 1]), (3, [2, 3, 4, 5])]
+    assert torch.equal(comm.gather(parts, destination=1), x.to("fl:1"))
+    assert comm.gather(parts, destination="cpu").tolist() == x.tolist()
+    assert [copy.device.index for copy in comm.broadcast(x, [0, 2])] == [0, 2]
+    targets = tuple(torch.empty(n, device=f"fl:{n - 1}") for n in (2, 4))
+    comm.scatter(x, out=targets)
+    assert [target.tolist() for target in targets] == [[0, 1], [2, 3, 4, 5]]
+
+
 # ---- Exchange with other libraries ---------------------------------------------------------------------------------
 
 
