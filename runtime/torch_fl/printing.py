@@ -19,6 +19,6 @@ def register() -> None:
 
     @functools.wraps(in_words)
     def from_the_host(self: torch.Tensor, indent: int) -> str:
-        return in_words(self.cpu() if self.device.type == "fl" else self, indent)  # type: ignore[no-any-return]
+        return in_words(self.cpu() if self.device.type == "fl" else self, indent)  # type: ignore[no-untyped-call, no-any-return]
 
     _tensor_str._tensor_str = from_the_host

@@ -232,23 +232,44 @@ def set_wish(name: Wish, value: bool) -> None:
 
 
 @contextlib.contextmanager
-def wishes(**wanted: bool) -> Iterator[None]:
-    """Change some for a block: `with wishes(generic=False, cpu=False): ...` lets native kernels serve alone."""
-    bridge = _bridge()
-    before = {name: bridge.policy(name) for name in wanted}
+def wishes(
+    *,
+    native: bool | None = None,
+    generic: bool | None = None,
+    cpu: bool | None = None,
+    admit_fast: bool | None = None,
+    deterministic: bool | None = None,
+) -> Iterator[None]:
+    """Change some for a block, and for all threads; None leaves one as it is.
+
+    `with wishes(generic=False, cpu=False): ...` lets native kernels serve alone. TypeError, with nothing changed, for
+    what is not True or False.
+    """
+    asked: dict[Wish, bool | None] = {
+        "native": native,
+        "generic": generic,
+        "cpu": cpu,
+        "admit_fast": admit_fast,
+        "deterministic": deterministic,
+    }
+    wanted = {name: value for name, value in asked.items() if value is not None}
+    for name, value in wanted.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"wishes({name}={value!r}): takes True or False")
+    before = {name: wish(name) for name in wanted}
     try:
         for name, value in wanted.items():
-            bridge.set_policy(name, value)
+            set_wish(name, value)
         yield
     finally:
         for name, value in before.items():
-            bridge.set_policy(name, value)
+            set_wish(name, value)
 
 
-def disable(operator: str, device: int | None = None, disabled: bool = True) -> None:
+def disable(operator: str, device: int | str | torch.device | None = None, disabled: bool = True) -> None:
     """Let calls of the operator step down on a device, or on all: for whoever distrusts one kernel."""
     bridge = _bridge()
-    for index in _usable(bridge) if device is None else [device]:
+    for index in _usable(bridge) if device is None else [device_index(device)]:
         bridge.disable(index, operator, disabled)
 
 

@@ -138,6 +138,12 @@ with routing.wishes(admit_fast=True):
 assert chosen(torch.int64) == "subtracts"
 with routing.wishes(deterministic=True):
     assert chosen(torch.int64) == "adds"
+try:
+    with routing.wishes(cpu=False, generic="no"):
+        raise AssertionError("a word was taken for a truth value")
+except TypeError as refused:
+    assert str(refused) == "wishes(generic='no'): takes True or False"
+assert routing.wish("cpu")
 torch.use_deterministic_algorithms(True)
 assert chosen(torch.int64) == "adds"
 torch.use_deterministic_algorithms(False)
@@ -157,7 +163,7 @@ for word in ("fl:0", "aten::add.Tensor", "f16[2]", "'broken'", "aten::add.Tensor
 
 # Disabled operators and tiers step down, visibly.
 routing.reset_counters()
-routing.disable("aten::add.Tensor", 0)
+routing.disable("aten::add.Tensor", torch.device("fl:0"))
 assert chosen(torch.float32) == "adds"
 counted = routing.counters()["fl:0"]["aten::add.Tensor"]
 assert counted["native"] == 0 and counted["generic"] + counted["cpu"] > 0, counted
@@ -166,7 +172,7 @@ with routing.wishes(generic=False, cpu=False), pytest.raises(NotImplementedError
 for word in ("aten::add.Tensor", "f32[2]", "fl:0", "tier"):
     assert word in str(failure.value), (word, str(failure.value))
 assert routing.counters()["fl:0"]["aten::add.Tensor"]["errors"] == 1
-routing.disable("aten::add.Tensor", 0, False)
+routing.disable("aten::add.Tensor", "fl:0", False)
 with routing.wishes(native=False):
     assert chosen(torch.float64) == "adds"
 assert routing.wish("native")
