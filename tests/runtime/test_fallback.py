@@ -308,3 +308,68 @@ def test_many_threads() -> None:
         thread.join()
     assert wrong == []
     assert sum(counts(device)["aten::linalg_inv_ex.inverse"][1] for device in range(4)) == 400
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_gradients_of_convolutions(place: str) -> None:
+    functional = torch.nn.functional
+    cases: tuple[tuple[Callable[..., Any], dict[str, int], tuple[tuple[int, ...], ...]], ...] = (
+        (functional.conv1d, {"stride": 2}, ((2, 3, 7), (4, 3, 2), (4,))),
+        (functional.conv2d, {"padding": 1, "groups": 2}, ((2, 4, 5, 6), (6, 2, 3, 2), (6,))),
+        (functional.conv3d, {}, ((1, 2, 4, 4, 4), (3, 2, 2, 2, 2))),
+        (functional.conv_transpose2d, {"stride": 2, "output_padding": 1}, ((2, 3, 4, 4), (3, 2, 3, 3), (2,))),
+    )
+    for convolve, options, sizes in cases:
+
+        def gradients(*given: torch.Tensor, convolve: Any = convolve, options: Any = options) -> Any:
+            wanted = [t.detach().requires_grad_() for t in given]
+            y = convolve(*wanted, **options)
+            first = torch.autograd.grad((y * y).sum(), wanted, create_graph=True)
+            return [*first, *torch.autograd.grad(sum((t * t).sum() for t in first), wanted)]
+
+        seeded = torch.Generator().manual_seed(7)
+        given = (torch.randn(size, generator=seeded, dtype=torch.float64) for size in sizes)
+        check(gradients, *given, place=place)
+    assert counts(int(place[-1]))["aten::convolution_backward"][1] > 0
+
+
+def test_a_convolutional_model_learns() -> None:
+    def losses(place: str) -> list[float]:
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(
+            *(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.ReLU(), torch.nn.MaxPool2d(2)),
+            *(torch.nn.Flatten(), torch.nn.Linear(12, 4)),
+        )
+        x = torch.randn(2, 2, 6, 6)
+        model, x, target = model.to(place), x.to(place), torch.tensor([1, 3]).to(place)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        found = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), target)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    expected = losses("cpu")
+    assert expected[-1] < expected[0]
+    assert losses("fl:0") == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_expanded_tensors_that_torch_writes_all_the_same(place: str) -> None:
+    row = torch.tensor([0])
+    for function in (
+        lambda t, i: t.expand(3, 4).index_fill_(0, i, 1.0),
+        lambda t, i: t.expand(3, 4).index_put_((i,), torch.ones(4, device=t.device)),
+        lambda t, i: t.expand(3, 4).masked_fill_(torch.eye(3, 4, device=t.device) > 0, 1.0),
+        lambda t, i: t[:, None].expand(3, 2, 1).index_fill_(0, i, 1.0),
+    ):
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            check(function, torch.zeros(3, 1), row, place=place)
+        about = [str(each.message) for each in given if "expanded tensors is deprecated" in str(each.message)]
+        assert len(about) == 2, "one for the CPU, one for the device"
+        with pytest.raises(RuntimeError, match="single memory location"):
+            torch.zeros(3, 1, device=place).expand(3, 4).addcmul_(row.to(place), row.to(place))

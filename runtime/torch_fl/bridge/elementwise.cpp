@@ -74,6 +74,7 @@ bool run_flat(const Operator& op, const Argument* args, at::Tensor& out) {
   for (int i = 0; i < n; ++i)
     if (args[i].kind == Argument::Kind::kTensor && !flat.take(op.slots[size_t(i)], *args[i].tensor)) return false;
   if (flat.lead == nullptr || flat.dtype == c10::ScalarType::Undefined) return false;
+  if (flat.lead->numel() == 0) return false;  // no kernel is asked whether it has this dtype
 
   const uint32_t dtype = fl_dtype(flat.dtype);
   const bool in_place = out.defined();

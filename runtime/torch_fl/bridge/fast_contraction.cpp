@@ -15,6 +15,17 @@ namespace ops = at::_ops;
 namespace meta = at::meta;
 
 struct Product {
+  static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self,
+                  const at::Tensor& mat2) {
+    Call call(op, common_device(op.name.c_str(), {&self, &mat2, &out}));
+    call.tensor(0, self);
+    call.tensor(1, mat2);
+    give_output(call, out, given);
+    return call.submit();
+  }
+};
+
+struct ProductOfTwo : Product {
   static bool shortcut(const Operator& op, at::Tensor& out, const at::Tensor& self, const at::Tensor& mat2) {
     if (FL_HAS_DIMNAMES(self) || FL_HAS_DIMNAMES(mat2)) return false;
     if (self.dim() != 2 || mat2.dim() != 2 || self.size(1) != mat2.size(0)) return false;
@@ -26,15 +37,6 @@ struct Product {
     call.tensor(1, mat2);
     call.output(out);
     return call.submit_as_is();
-  }
-
-  static bool run(const Operator& op, const at::Tensor& out, bool given, const at::Tensor& self,
-                  const at::Tensor& mat2) {
-    Call call(op, common_device(op.name.c_str(), {&self, &mat2, &out}));
-    call.tensor(0, self);
-    call.tensor(1, mat2);
-    give_output(call, out, given);
-    return call.submit();
   }
 };
 
@@ -56,7 +58,7 @@ struct ProductAndSum {
 };
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  structured<ops::mm, None, ops::mm_out, meta::structured_mm, Product>(m);
+  structured<ops::mm, None, ops::mm_out, meta::structured_mm, ProductOfTwo>(m);
   structured<ops::bmm, None, ops::bmm_out, meta::structured_bmm, Product>(m);
   structured<ops::addmm, ops::addmm_, ops::addmm_out, meta::structured_addmm, ProductAndSum>(m);
 }

@@ -52,7 +52,7 @@ namespace ops = at::_ops;
 namespace meta = at::meta;
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  pointwise<ops::abs, ops::abs_, ops::abs_out, shape::Unary>(m);
+  pointwise<ops::abs, ops::abs_, ops::abs_out, shape::Abs>(m);
   pointwise<ops::bitwise_not, ops::bitwise_not_, ops::bitwise_not_out, meta::structured_bitwise_not>(m);
   pointwise<ops::ceil, ops::ceil_, ops::ceil_out, meta::structured_ceil>(m);
   pointwise<ops::cos, ops::cos_, ops::cos_out, meta::structured_cos>(m);

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_resize_output.h>
 #include <c10/util/irange.h>
@@ -81,6 +82,7 @@ bool write(const std::vector<c10::Argument>& schema, c10::ArrayRef<c10::IValue> 
     const at::Tensor& value = values[pairs.size()].toTensor();
     if (value.scalar_type() != target.scalar_type() || value.device() != target.device()) return false;
     if (!schema[i].is_out() && value.sizes() != target.sizes()) return false;
+    if (at::has_internal_overlap(target) == at::MemOverlap::Yes) return false;  // torch's kernels know what that means
     pairs.emplace_back(target, value);
   }
   for (const auto& [target, value] : pairs) {

@@ -61,6 +61,16 @@ Bytes bytes_of(const at::Tensor& tensor) {
   return {first, first + extent(tensor) * itemsize};
 }
 
+// Elements that are one in the tensor's memory are one in its twin's, too, and are written once.
+void write_once(at::Tensor device, at::Tensor host) {
+  for (int64_t d = 0; d < device.dim(); d++) {
+    if (device.stride(d) != 0 || device.size(d) < 2) continue;
+    device = device.narrow(d, 0, 1);
+    host = host.narrow(d, 0, 1);
+  }
+  copy_tensor(device, host, /*non_blocking=*/false);
+}
+
 }  // namespace
 
 void HostTwins::add(const at::Tensor& tensor, bool written, bool out_only) {
@@ -139,7 +149,7 @@ void HostTwins::write_back() {
       if (host.is_non_overlapping_and_dense())
         device.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
     }
-    if (!in_place) copy_tensor(device, host, /*non_blocking=*/false);
+    if (!in_place) write_once(device, host);
   }
 }
 

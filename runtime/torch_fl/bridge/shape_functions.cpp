@@ -4,6 +4,21 @@
 
 namespace torch_fl::shape {
 
+void Abs::meta(const at::Tensor& self) {
+  const at::Tensor& out = maybe_get_output();
+  promoted = self.scalar_type();
+  if (!self.is_complex() || (out.defined() && out.is_complex())) return build_borrowing_unary_op(out, self);
+  const c10::ScalarType real = c10::toRealValueType(promoted);
+  TORCH_CHECK(!out.defined() || c10::canCast(real, out.scalar_type()), "result type ", real,
+              " can't be cast to the desired output type ", out.scalar_type());
+  build(at::TensorIteratorConfig()
+            .check_all_same_dtype(false)
+            .declare_static_dtype(out.defined() ? out.scalar_type() : real)
+            .declare_static_device(self.device())
+            .add_borrowed_output(out)
+            .add_borrowed_const_input(self));
+}
+
 void UnaryTest::meta(const at::Tensor& self) {
   const at::Tensor& out = maybe_get_output();
   promoted = self.scalar_type();

@@ -5,14 +5,14 @@
 
 namespace torch_fl::shape {
 
-// One operand; the output has its dtype.
-struct Unary : at::TensorIteratorBase {
-  void meta(const at::Tensor& self) { build_borrowing_unary_op(maybe_get_output(), self); }
-};
-
 // Those that say themselves what the operands of the row's dtype promote to, since torch's iterator cannot know it.
 struct Promoting : at::TensorIteratorBase {
   c10::ScalarType promoted = c10::ScalarType::Undefined;
+};
+
+// One operand; the output has its dtype, or that of its real part, or is an out= tensor that the latter can be cast to.
+struct Abs : Promoting {
+  void meta(const at::Tensor& self);
 };
 
 // One operand of any dtype; the output is bool, or an out= tensor of any dtype.

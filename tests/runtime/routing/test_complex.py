@@ -100,3 +100,22 @@ def test_tensors_of_every_shape(dtype: torch.dtype) -> None:
         for function in (torch.add, torch.mul, torch.eq, torch.where):
             arguments = (x == 1, x, x) if function is torch.where else (x, x)
             compare(function, *arguments, context=(function, sizes))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_absolute_values_are_real(dtype: torch.dtype) -> None:
+    for sizes in ((), (0,), (1,), (3, 4)):
+        x = values(dtype, *sizes)
+        for function in (
+            torch.abs,
+            lambda t: t.t().abs() if t.dim() == 2 else t.conj().abs(),
+            lambda t: torch.abs(t, out=torch.empty(0, dtype=t.real.dtype, device=t.device)),
+            lambda t: torch.abs(t, out=torch.empty(0, dtype=torch.float16, device=t.device)),
+            lambda t: torch.abs(t, out=torch.empty(0, dtype=dtype, device=t.device)),
+            lambda t: torch.abs(t, out=torch.empty(0, dtype=torch.int64, device=t.device)),
+            lambda t: torch.isclose(t, t),
+            lambda t: torch.nn.functional.l1_loss(t, t * 2),
+        ):
+            compare(function, x, context=(function, sizes))
+    with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
+        values(dtype, 3, 4).to(DEVICE).abs_()

@@ -63,3 +63,8 @@ def test_asynchronous_device(name: str) -> None:
     there = {"device": ASYNC} if name == "aten::arange.start_step" else {}
     got = natively(lambda: overload(name)(*moved(arguments, ASYNC), **keywords, **there))
     agree(got, expected, is_exact(OPERATORS[name], row), name)
+
+
+def test_a_product_of_batches_takes_no_matrices() -> None:
+    with pytest.raises(RuntimeError, match="batch1 must be a 3D tensor"):
+        torch.bmm(torch.ones(2, 3, device="fl:2"), torch.ones(3, 2, device="fl:2"))

@@ -118,6 +118,21 @@ def test_unary(name: str) -> None:
         compare(getattr(torch, name), values(dtype, 4, 5, positive=True))
 
 
+@pytest.mark.parametrize(
+    "name", ["cos", "erf", "exp", "log", "reciprocal", "rsqrt", "sigmoid", "sqrt", "tanh", "isnan"]
+)
+def test_unary_without_elements(name: str) -> None:
+    for dtype, sizes in itertools.product(DTYPES, ((0,), (2, 0), (3, 0, 2))):
+        compare(getattr(torch, name), torch.empty(sizes, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["div", "eq", "pow", "atan2"])
+def test_pairs_without_elements(name: str) -> None:
+    for first, second in itertools.product(DTYPES[1:], DTYPES[1:]):
+        compare(getattr(torch, name), torch.empty(2, 0, dtype=first), torch.empty(2, 0, dtype=second), native=False)
+        compare(getattr(torch, name), torch.empty(2, 0, dtype=first), torch.ones((), dtype=second), native=False)
+
+
 def test_powers_of_bools() -> None:
     bools = torch.tensor([True, False])
     for exponent in (True, False, bools):
