@@ -325,7 +325,7 @@ def test_gradients_of_convolutions(place: str) -> None:
             wanted = [t.detach().requires_grad_() for t in given]
             y = convolve(*wanted, **options)
             first = torch.autograd.grad((y * y).sum(), wanted, create_graph=True)
-            return [*first, *torch.autograd.grad(sum((t * t).sum() for t in first), wanted)]
+            return [*first, *torch.autograd.grad(torch.stack([(t * t).sum() for t in first]).sum(), wanted)]
 
         seeded = torch.Generator().manual_seed(7)
         given = (torch.randn(size, generator=seeded, dtype=torch.float64) for size in sizes)
@@ -347,7 +347,7 @@ def test_a_convolutional_model_learns() -> None:
         for _ in range(4):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x), target)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             found.append(loss.item())
         return found
