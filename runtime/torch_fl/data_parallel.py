@@ -36,7 +36,8 @@ def _device(index: int | None) -> torch.device:
 
 
 def _moved(tensor: Tensor, index: int | None) -> Tensor:
-    return tensor.to(_device(index), non_blocking=True)
+    device = _device(index)
+    return tensor.to(device, non_blocking=device.type == "fl")  # whoever reads host memory does not wait
 
 
 def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
