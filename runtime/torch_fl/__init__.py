@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch_fl.fallback import FallbackWarning
     from torch_fl.foresight.record import Coverage, CoverageError, CoverageRow
     from torch_fl.foresight.rehearsal import coverage
+    from torch_fl.profiler import OperatorProfile, Profile, profile
     from torch_fl.routing import counters, reset_counters, supports
 
 __all__ = [
@@ -40,8 +41,10 @@ __all__ = [
     "DeviceRecord",
     "DeviceWarning",
     "FallbackWarning",
+    "OperatorProfile",
     "Probe",
     "ProbeReport",
+    "Profile",
     "__version__",
     "counters",
     "coverage",
@@ -49,6 +52,7 @@ __all__ = [
     "host_waits",
     "list_devices",
     "probe_report",
+    "profile",
     "reset_counters",
     "supports",
 ]
@@ -63,14 +67,17 @@ _HOMES = {
     "DeviceRecord": "device_record",
     "DeviceWarning": "devices",
     "FallbackWarning": "fallback",
+    "OperatorProfile": "profiler",
     "Probe": "device_record",
     "ProbeReport": "device_record",
+    "Profile": "profiler",
     "counters": "routing",
     "coverage": "foresight.rehearsal",
     "cuda_compat": "cuda_code.compat",
     "host_waits": "_bridge",
     "list_devices": "devices",
     "probe_report": "devices",
+    "profile": "profiler",
     "reset_counters": "routing",
     "supports": "routing",
 }

@@ -7,6 +7,7 @@
 #include <c10/util/irange.h>
 
 #include "core/error.h"
+#include "core/profile.h"
 #include "generator.h"
 #include "plan_cache.h"
 #include "wording.h"
@@ -269,6 +270,7 @@ bool Call::submit_to(const fl_call& call) {
   while (kernel != nullptr && !launch(*kernel, call)) kernel = routes.select(op_, row_, &demand, kernel);
   if (kernel == nullptr) return false;
   routes.counters(op_).native.fetch_add(1, std::memory_order_relaxed);
+  note_served(device_, ServedBy::kNative);
   return true;
 }
 

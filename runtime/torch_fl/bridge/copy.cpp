@@ -18,6 +18,7 @@
 #include "factories.h"
 #include "fallback.h"
 #include "pinned.h"
+#include "trace_span.h"
 #include "transfer.h"
 
 namespace torch_fl {
@@ -36,6 +37,7 @@ at::Tensor empty_host(c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArr
 // Host memory to device. Ordinary memory has been captured when this returns; pinned memory has been read by then, or
 // is kept from reuse until it has been.
 void send(const Place& destination, const at::Tensor& host, uint64_t bytes, bool non_blocking) {
+  TraceSpan span(*destination.device, "copy from host");
   Stream& stream = current_stream(*destination.device);
   const void* pointer = host.const_data_ptr();
   submit_copy(stream, destination, place_of(host), bytes);
@@ -45,6 +47,7 @@ void send(const Place& destination, const at::Tensor& host, uint64_t bytes, bool
 }
 
 void fetch(const at::Tensor& host, const Place& source, uint64_t bytes, bool non_blocking) {
+  TraceSpan span(*source.device, "copy to host");
   Stream& stream = current_stream(*source.device);
   submit_copy(stream, place_of(host), source, bytes);
   if (non_blocking && pinned_record(host.const_data_ptr(), stream)) return;

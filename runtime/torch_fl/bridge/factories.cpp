@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include "allocator.h"
+#include "core/profile.h"
 
 namespace torch_fl {
 namespace {
@@ -42,7 +43,9 @@ at::Tensor empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype, s
                  std::optional<c10::MemoryFormat> memory_format) {
   const c10::ScalarType type = checked_dtype(dtype, layout, pin_memory);
   at::detail::check_size_nonnegative(sizes);
-  at::Tensor out = empty_on(device_of(device.value_or(torch_device(-1))), type, sizes);
+  Device& owner = device_of(device.value_or(torch_device(-1)));
+  note_served(owner, ServedBy::kHost);
+  at::Tensor out = empty_on(owner, type, sizes);
   if (memory_format.value_or(c10::MemoryFormat::Contiguous) != c10::MemoryFormat::Contiguous)
     out.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
   fill_if_deterministic(out);
@@ -58,7 +61,9 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::
               ") must match dimensionality of strides (", strides.size(), ")");
   for (int64_t stride : strides)
     TORCH_CHECK(stride >= 0, "Negative strides are not supported, got strides: ", strides);
-  at::Tensor out = empty_on(device_of(device.value_or(torch_device(-1))), type, sizes, strides);
+  Device& owner = device_of(device.value_or(torch_device(-1)));
+  note_served(owner, ServedBy::kHost);
+  at::Tensor out = empty_on(owner, type, sizes, strides);
   fill_if_deterministic(out);
   return out;
 }

@@ -10,10 +10,12 @@
 
 #include "convert.h"
 #include "core/error.h"
+#include "core/profile.h"
 #include "cpu_tier.h"
 #include "dtype.h"
 #include "generic_tier.h"
 #include "schema.h"
+#include "trace_span.h"
 #include "transfer.h"
 #include "warning.h"
 #include "wording.h"
@@ -138,6 +140,7 @@ StepDown::StepDown(const char* op, Device& device, Tier tier, c10::ArrayRef<at::
                    tier == Tier::kCpu ? "the CPU tier is switched off" : "the generic tier is switched off");
   warn_once(op, device, tier, tensors, reason);
   count(tier == Tier::kCpu ? counters_.cpu : counters_.generic);
+  note_served(device, tier == Tier::kCpu ? ServedBy::kCpu : ServedBy::kGeneric);
 }
 
 StepDown::~StepDown() { count(counters_.bytes_moved, bytes_moved() - moved_before_); }
@@ -154,6 +157,7 @@ void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* rea
   const bool generic = policy.generic.load(std::memory_order_relaxed);
   if (generic && run_generic(op, stack, target)) {
     count(counters_of(name, target).generic);  // it has run, whatever becomes of the warning
+    note_served(target, ServedBy::kGeneric);
     warn_once(name, target, Tier::kGeneric, tensors, reason);
     return;
   }
@@ -165,6 +169,7 @@ void step_down(const c10::OperatorHandle& op, c10::Stack* stack, const char* rea
   if (!policy.cpu.load(std::memory_order_relaxed))
     raise_unserved(name, target, tensors, reason, why_not_generic + "the CPU tier is switched off");
   StepDown step(name.c_str(), target, Tier::kCpu, tensors, reason);
+  TraceSpan span(target, "CPU tier");
   run_on_cpu(op, stack, target);
 }
 

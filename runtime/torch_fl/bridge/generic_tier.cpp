@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "decomposition.h"
 #include "schema.h"
+#include "trace_span.h"
 
 namespace torch_fl {
 namespace {
@@ -179,6 +180,7 @@ bool run_generic(const c10::OperatorHandle& op, c10::Stack* stack, Device& targe
   const bool leaves_writing = decomposition != nullptr && !decomposition->writes;
   const bool is_random = op.hasTag(at::Tag::nondeterministic_seeded);
   Attempt attempt(op, !is_random && (leaves_writing || can_begin_again(op.schema(), arguments)));
+  TraceSpan span(target, "generic tier");
   const bool served = composite.has_value() ? compose(*composite, attempt, arguments, stack)
                                             : decompose(*decomposition, attempt, arguments, target, stack);
   if (attempt.abandoned) {

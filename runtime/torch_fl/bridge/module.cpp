@@ -20,6 +20,7 @@ namespace torch_fl {
 
 void bind_routing(pybind11::module_& m);   // routing_module.cpp
 void bind_fallback(pybind11::module_& m);  // fallback_module.cpp
+void bind_profile(pybind11::module_& m);   // profile.cpp
 
 namespace {
 
@@ -226,4 +227,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_random(m);
   bind_routing(m);
   bind_fallback(m);
+  bind_profile(m);
 }

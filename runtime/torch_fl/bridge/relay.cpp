@@ -7,6 +7,7 @@
 #include "call.h"
 #include "canonical.h"
 #include "copy.h"
+#include "core/profile.h"
 #include "factories.h"
 
 namespace torch_fl {
@@ -174,6 +175,7 @@ bool Call::relay(const fl_call& call) {
     if (max_ndim_ > kernel->max_ndim || !Relaid(*this, *kernel).launch(call)) continue;
     routes.counters(op_).native.fetch_add(1, std::memory_order_relaxed);
     routes.counters(op_).relayout.fetch_add(1, std::memory_order_relaxed);
+    note_served(device_, ServedBy::kRelayout);
     return true;
   }
   return false;

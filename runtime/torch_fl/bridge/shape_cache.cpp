@@ -11,6 +11,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "convert.h"
+#include "core/profile.h"
 
 namespace torch_fl {
 
@@ -202,10 +203,12 @@ Shapes output_shapes(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> a
   bool known = true;
   for (const c10::IValue& value : arguments) known = known && key.add(value);
   if (!known) {
+    note_shape(false);
     counters.shape_misses.fetch_add(1, std::memory_order_relaxed);
     return if_any(ask(op, arguments));
   }
   Shapes shapes = shape_cache().find(key);
+  note_shape(shapes != nullptr);
   (shapes != nullptr ? counters.shape_hits : counters.shape_misses).fetch_add(1, std::memory_order_relaxed);
   if (shapes == nullptr) {
     shapes = ask(op, arguments);

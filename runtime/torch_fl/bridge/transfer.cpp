@@ -5,6 +5,7 @@
 #include <string>
 
 #include "allocator.h"
+#include "core/profile.h"
 
 namespace torch_fl {
 namespace {
@@ -99,7 +100,10 @@ void submit_copy(Stream& stream, const Place& destination, const Place& source, 
   check(stream.device.vendor.memory.copy(stream.handle(), &args, error.out()), error, stream, [&] {
     return "copy of " + std::to_string(bytes) + " bytes from " + name_of(source) + " to " + name_of(destination);
   });
-  if (destination.device == nullptr || source.device == nullptr) moved += bytes;
+  const bool to_device = source.device == nullptr;
+  const bool to_host = destination.device == nullptr;
+  if (to_device || to_host) moved += bytes;
+  note_moved(stream.device, to_device ? bytes : 0, to_host ? bytes : 0);
 }
 
 void submit_zeros(Stream& stream, const Place& destination, uint64_t bytes) {
@@ -107,6 +111,7 @@ void submit_zeros(Stream& stream, const Place& destination, uint64_t bytes) {
   check(stream.device.vendor.memory.fill(stream.handle(), destination.base, destination.offset, 0, 1, bytes,
                                          error.out()),
         error, stream, [&] { return "fill of " + std::to_string(bytes) + " bytes with zeros"; });
+  note_served(stream.device, ServedBy::kMemory);
 }
 
 void order(Stream& earlier, Stream& later) {

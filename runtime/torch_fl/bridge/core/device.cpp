@@ -3,6 +3,7 @@
 #include "error.h"
 #include "fork.h"
 #include "pool.h"
+#include "profile.h"
 #include "route.h"
 #include "stream.h"
 #include "wait.h"
@@ -23,6 +24,7 @@ Device::Device(int index_, const Vendor& vendor_, int vendor_index_, fl_device h
 Device::~Device() = default;
 
 void Device::synchronize() {
+  NotedWait noted(*this);
   VendorError error;
   fl_status status = vendor.device.sync(handle, kSliceNs, error.out());
   if (status == FL_OK) return;

@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include "event_pool.h"
+#include "profile.h"
 #include "stream.h"
 #include "wait.h"
 
@@ -63,6 +64,7 @@ bool Event::query() {
 
 void Event::synchronize() {
   if (handle_ == nullptr) return;
+  NotedWait noted(device);
   VendorError error;
   fl_status status =
       wait_in_slices([&](uint64_t slice) { return device.vendor.event.sync(handle_, slice, error.out()); });

@@ -4,6 +4,7 @@
 
 #include "event_pool.h"
 #include "pool_state.h"
+#include "profile.h"
 #include "wait.h"
 
 namespace torch_fl {
@@ -143,6 +144,7 @@ void PoolState::wait_for_uses_in_turn() {
     Taken taken(*this);
     for (Uses* uses = taken.first; uses != nullptr; uses = uses->next) {
       for (const Uses::Pending& one : uses->pending) {
+        NotedWait noted(*one.device);
         wait_in_slices([&](uint64_t slice) { return one.device->vendor.event.sync(one.event, slice, nullptr); });
       }
     }

@@ -5,6 +5,7 @@
 
 #include "event_pool.h"
 #include "fork.h"
+#include "profile.h"
 #include "wait.h"
 
 namespace torch_fl {
@@ -53,6 +54,7 @@ bool Stream::query() {
 }
 
 fl_status Stream::wait(VendorError& error) {
+  NotedWait noted(device);
   const fl_stream_api& api = device.vendor.stream;
   fl_stream stream = handle();
   fl_status status = api.sync(stream, kSliceNs, error.out());
