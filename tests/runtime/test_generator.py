@@ -188,3 +188,20 @@ def test_unseeded_processes_and_devices_differ() -> None:
     code = "import torch, torch_fl; print(*(torch.fl.get_rng_state(n).tolist() for n in range(3)), sep='\\n')"
     states = prints(code) + prints(code)
     assert len(set(states)) == 6
+
+
+def test_tensors_of_the_cpu_are_not_drawn_by_a_devices_generator() -> None:
+    generator = torch.Generator("fl:0")
+    for draw in (
+        lambda: torch.rand(2, generator=generator),
+        lambda: torch.ones(2).normal_(generator=generator),
+        lambda: torch.normal(torch.ones(2), 1.0, generator=generator),
+        lambda: torch.ones(2).bernoulli_(generator=generator),
+        lambda: torch.ones(2).exponential_(generator=generator),
+        lambda: torch.randint(0, 4, (2,), generator=generator),
+        lambda: torch.randperm(4, generator=generator),
+        lambda: torch.multinomial(torch.ones(3), 2, generator=generator),
+    ):
+        with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'fl'"):
+            draw()
+    assert sorted(torch.randperm(4, device="fl:0", generator=generator).tolist()) == [0, 1, 2, 3]

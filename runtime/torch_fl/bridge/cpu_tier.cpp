@@ -32,7 +32,22 @@ bool takes_host_tensors(std::string_view name) {
          std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// A generator leads torch to its device, wherever the tensors are.
+void check_generator(c10::ArrayRef<c10::IValue> arguments) {
+  at::Tensor elsewhere;
+  for (const c10::IValue& value : arguments) {
+    if (value.isDevice() && value.toDevice().type() == kFl) return;
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    if (lives_on_fl(value.toTensor())) return;
+    elsewhere = value.toTensor();
+  }
+  const bool draws = std::any_of(arguments.begin(), arguments.end(), [](const auto& value) { return value.isGenerator(); });
+  if (!draws || !elsewhere.defined()) return;
+  TORCH_CHECK(false, "Expected a '", elsewhere.device().type(), "' device type for generator but found 'fl'");
+}
+
 void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments, Device& target) {
+  check_generator(arguments);
   if (schema.name() == "aten::equal") {  // takes no number for a tensor, and has words of its own
     const c10::Device self = arguments[0].toTensor().device();
     const c10::Device other = arguments[1].toTensor().device();

@@ -19,6 +19,8 @@ using Generator = std::optional<at::Generator>;
 
 // (two floating arguments, state) -> self
 bool draw(const Operator* op, at::Tensor& self, double first, double second, const Generator& generator) {
+  TORCH_CHECK(self.device().type() == kFl, "Expected a '", self.device().type(),  // the generator has led torch here
+              "' device type for generator but found 'fl'");
   if (op == nullptr) return false;
   at::assert_no_internal_overlap(self);
   Call call(*op, device_of(self.device()));

@@ -170,7 +170,7 @@ Device& device(int index) {
   std::vector<Place>& places = registry().places;
   int count = place_count();
   if (index < 0 || index >= count) {
-    std::string has = count == 0   ? "no devices"
+    std::string has = count == 0   ? "no devices; `torch-fl doctor` says why"
                       : count == 1 ? "1 device, fl:0"
                                    : std::to_string(count) + " devices, fl:0 to fl:" + std::to_string(count - 1);
     raise(ErrorClass::kRuntime, "fl:" + std::to_string(index) + " does not exist: this process has " + has);
