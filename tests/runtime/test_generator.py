@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -192,7 +193,7 @@ def test_unseeded_processes_and_devices_differ() -> None:
 
 def test_tensors_of_the_cpu_are_not_drawn_by_a_devices_generator() -> None:
     generator = torch.Generator("fl:0")
-    for draw in (
+    draws: tuple[Callable[[], torch.Tensor], ...] = (
         lambda: torch.rand(2, generator=generator),
         lambda: torch.ones(2).normal_(generator=generator),
         lambda: torch.normal(torch.ones(2), 1.0, generator=generator),
@@ -201,7 +202,8 @@ def test_tensors_of_the_cpu_are_not_drawn_by_a_devices_generator() -> None:
         lambda: torch.randint(0, 4, (2,), generator=generator),
         lambda: torch.randperm(4, generator=generator),
         lambda: torch.multinomial(torch.ones(3), 2, generator=generator),
-    ):
+    )
+    for draw in draws:
         with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'fl'"):
             draw()
     assert sorted(torch.randperm(4, device="fl:0", generator=generator).tolist()) == [0, 1, 2, 3]
