@@ -46,8 +46,15 @@ def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
 
 def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> Sequence[Tensor]:
     for target in out:
-        target.copy_(tensor)
+        _fill(target, tensor)
     return out
+
+
+def _fill(target: Tensor, value: Tensor) -> None:
+    """Copy between equal shapes; copy_ by itself would broadcast."""
+    if target.shape != value.shape:
+        raise RuntimeError(f"an output has shape {list(target.shape)}, where {list(value.shape)} is needed")
+    target.copy_(value)
 
 
 def _broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
@@ -58,12 +65,15 @@ def _scatter(
     tensor: Tensor, devices: Sequence[int], chunk_sizes: Sequence[int] | None, dim: int, streams: Any
 ) -> list[Tensor]:
     chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split_with_sizes(list(chunk_sizes), dim)
+    if chunk_sizes is not None and len(chunks) != len(devices):
+        raise RuntimeError(f"scatter: {len(chunks)} chunk_sizes for {len(devices)} devices; give each device one")
+    # Without sizes, a short tensor makes fewer chunks than there are devices.
     return [_moved(chunk.contiguous(), device) for chunk, device in zip(chunks, devices, strict=False)]
 
 
 def _scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int, streams: Any) -> Sequence[Tensor]:
     for target, chunk in zip(out, tensor.split_with_sizes([target.size(dim) for target in out], dim), strict=True):
-        target.copy_(chunk)
+        _fill(target, chunk)
     return out
 
 
@@ -72,4 +82,5 @@ def _gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Ten
 
 
 def _gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
-    return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))
+    _fill(out, torch.cat([tensor.to(out.device) for tensor in tensors], dim))
+    return out

@@ -33,7 +33,8 @@ def write(measured: Measurement, path: Path, limit: int) -> Path:
         axes.barh(places, waiting, left=working, color=colours, edgecolor=_INK, linewidth=0.4, hatch="////")
         axes.set_yticks(places, [f"{row.operator}  {row.device}  {row.calls} x" for row in rows])
         axes.set_xlabel("ms of the host" + (", the device's work included" if measured.synchronize else ""))
-        title = f"{1e3 * measured.host_s:,.2f} ms on fl devices, of {1e3 * measured.seconds:,.2f} ms"
+        shares = f"{1e3 * measured.host_s:,.2f} ms of the host's {1e3 * measured.seconds:,.2f} ms"
+        title = f"operators on fl devices: {shares}"
         axes.set_title(title, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
         used = [tier for tier in TIERS if any(row.tier == tier for row in rows)]

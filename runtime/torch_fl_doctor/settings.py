@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch_fl.config import Loaded, Setting
 
 #: Variables that are read elsewhere than in the configuration.
-_OTHERS = ("TORCH_FL_CONFIG", "TORCH_FL_CACHE", "TORCH_FL_AUTOLOAD")
+_OTHERS = ("TORCH_FL_CONFIG", "TORCH_FL_CACHE", "TORCH_FL_AUTOLOAD", "TORCH_FL_CUDA_COMPAT")
 
 
 def table(settings: tuple[Setting, ...]) -> Table:

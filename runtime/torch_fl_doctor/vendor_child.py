@@ -27,8 +27,8 @@ _MOST_LINES = 200
 def main(path: str, request: str) -> None:
     """request: JSON of word, registry, count (None: all devices) and certified, as the configuration has them.
 
-    Notes: step; folder and library of the kit; failed and reason; vendor, version, count, seconds, certification and
-    doubtful; device with name, free and total or with refused; files: device files that are open; line: the plugin's.
+    Notes: step; library of the kit; failed and reason; vendor, version, count, seconds, certification and
+    doubtful; device with free and total or with refused; files: device files that are open; line: the plugin's.
     """
     wish = json.loads(request)
     notes = Notes(path)

@@ -31,11 +31,11 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def certify(vendor: str, workspace: Path) -> Run:
+def certify(vendor: str, workspace: Path, options: str = "") -> Run:
     """The action on one vendor, with a badge to publish."""
     inputs = {
         "vendor": vendor,
-        "options": "--effort quick -n 2 --seed 1",
+        "options": f"--effort quick -n 2 --seed 1 {options}",
         "report": "out/report",
         "badge-name": "vendor",
     }
@@ -64,8 +64,10 @@ def test_reference_is_green(workspace: Path) -> None:
 
 def test_twin_is_red_and_its_badge_is_published(workspace: Path) -> None:
     (twin,) = (twin for twin in load_twins() if twin.id == "c03")
-    run = certify(str(build(twin.edits)), workspace)
+    run = certify(str(build(twin.edits)), workspace, "".join(f" --row {rule}" for rule in twin.rules))
     assert run.codes == {"Install": 0, "Certify": 0, "Publish the badge": 0, "Verdict": 1}, run.log
+    rows = json.loads((workspace / "out" / "report" / "report.json").read_text())["rows"]
+    assert {row["verdict"] for row in rows} >= {"fail"}, rows
     assert published_badge(workspace)["color"] == "red", published_badge(workspace)
 
 

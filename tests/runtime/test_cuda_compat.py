@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -121,13 +121,32 @@ def test_a_thread_that_outlives_the_block_sees_torch_as_it_is() -> None:
     with torch_fl.cuda_compat():
         thread = threading.Thread(target=work)
         thread.start()
-        while not seen:
+        while not seen and thread.is_alive():
             thread.join(0.01)
     left.set()
     thread.join()
     assert seen[0] == "fl"
     assert "CUDA" in seen[1]
     assert "run" not in vars(thread)
+
+
+def test_a_thread_that_could_not_start_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    refused = [RuntimeError("can't start new thread")]
+
+    def start(thread: threading.Thread, start: Callable[[threading.Thread], None] = threading.Thread.start) -> None:
+        if refused:
+            raise refused.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with torch_fl.cuda_compat():
+        thread = threading.Thread(target=lambda: seen.append(torch.ones(1, device="cuda").device.type))
+        with pytest.raises(RuntimeError, match="can't start"):
+            thread.start()
+        thread.start()
+        thread.join()
+    assert seen == ["fl"]
 
 
 # ---- Devices -------------------------------------------------------------------------------------------------------

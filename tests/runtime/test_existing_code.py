@@ -384,3 +384,16 @@ def test_memory_that_the_host_cannot_use_is_not_handed_to_it(device: str) -> Non
     y = dlpack.from_dlpack(dlpack.to_dlpack(x))
     y[0] = -1
     assert (y.device, x.tolist()) == (torch.device(device), [-1, 3, 4, 5])
+
+
+def test_what_does_not_fit_is_refused_before_it_moves() -> None:
+    comm: Any = nn.parallel.comm
+    x = torch.arange(6.0, device=FL)
+    with pytest.raises(RuntimeError, match="3 chunk_sizes for 2 devices"):
+        comm.scatter(x, [0, 3], [1, 2, 3])
+    target = torch.zeros(4, 6, device=FL)
+    with pytest.raises(RuntimeError, match=r"an output has shape \[4, 6\], where \[6\] is needed"):
+        comm.broadcast(x, out=[target])
+    with pytest.raises(RuntimeError, match=r"an output has shape \[4, 6\], where \[12\] is needed"):
+        comm.gather([x, x], out=target)
+    assert not target.any()

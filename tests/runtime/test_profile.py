@@ -116,7 +116,7 @@ def test_waits_are_timed() -> None:
         y.cpu()
     read = row(p, "aten::copy_", "memory", ASYNC)
     assert read.waits == 1
-    assert 0.1 < read.wait_s <= read.host_s
+    assert 0 < read.wait_s <= read.host_s
     assert row(p, "aten::relu", "native", ASYNC).wait_s == 0
 
 
@@ -233,7 +233,7 @@ def test_with_synchronisation_an_operator_lasts_until_the_device_has_completed_i
         timer.start()
         torch.relu(x)
     done = row(p, "aten::relu", "native", ASYNC)
-    assert 0.1 < done.completion_s <= done.host_s
+    assert 0 < done.completion_s <= done.host_s
     assert (done.waits, done.wait_s) == (0, 0)  # none of the program's
     assert p.measurement.synchronize
 

@@ -113,7 +113,7 @@ def test_a_library_that_is_being_written_is_waited_for(folder: Path) -> None:
     builder = threading.Thread(target=kit.ensure_built)
     reader = threading.Thread(target=lambda: sizes.append(kit.ensure_built().stat().st_size))
     builder.start()
-    while not (folder / "linking").exists():
+    while not (folder / "linking").exists() and builder.is_alive():
         time.sleep(0.01)
     reader.start()
     reader.join(0.5)  # time to be wrong in

@@ -74,6 +74,10 @@ def start_within(start: Callable[[threading.Thread], None]) -> Callable[[threadi
                 run()
 
         thread.run = run_within  # type: ignore[method-assign]
-        start(thread)
+        try:
+            start(thread)
+        except BaseException:
+            vars(thread).pop("run", None)  # it may be started again
+            raise
 
     return start_thread

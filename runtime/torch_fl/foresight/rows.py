@@ -1,6 +1,6 @@
 """Which operator of the registry an operator of torch is for the bridge, and which dtype row a call asks for.
 
-That the two lists below are complete is what tests hold against the kernels that the bridge has registered.
+That the lists below are complete is what tests hold against the kernels that the bridge has registered.
 """
 
 from __future__ import annotations
