@@ -187,15 +187,21 @@ def supports(
     found = operator_of(_overload(operator))
     if found is None:
         return False
-    bridge, index = _bridge(), device_index(device)
+    index = device_index(device)
     if isinstance(dtypes, torch.dtype):
         first = SHORT_NAMES.get(dtypes)
-        return any(bridge.claims(index, found.op, row_number(row)) for row in found.rows if row[0] == first)
+        return any(serves(index, found.op, row) for row in found.rows if row[0] == first)
     if len(dtypes) != len(found.types):
         raise ValueError(f"{found.op} takes {len(found.types)} dtypes ({', '.join(found.types)}), not {len(dtypes)}")
     if not all(dtype in SHORT_NAMES for dtype in dtypes):
         return False
-    return bridge.claims(index, found.op, row_number(tuple(SHORT_NAMES[dtype] for dtype in dtypes)))
+    return serves(index, found.op, tuple(SHORT_NAMES[dtype] for dtype in dtypes))
+
+
+def serves(device: int, operator: str, row: tuple[str, ...]) -> bool:
+    """Whether a kernel of the device claims a dtype row of the registry, and native kernels are wished for at all."""
+    bridge = _bridge()
+    return bridge.policy("native") and bridge.claims(device, operator, row_number(row))
 
 
 def _overload(operator: str | torch._ops.OpOverload) -> torch._ops.OpOverload:

@@ -27,7 +27,7 @@ from torch_fl.dtypes import SHORT_NAMES, TORCH_DTYPES
 from torch_fl.foresight import copies, rows, schemas
 from torch_fl.foresight.attempts import Attempt, Calls, Refused, can_begin_again, generic_kernel
 from torch_fl.foresight.record import CoverageError, CoverageRow, Tier
-from torch_fl.routing import newest_operators, row_number
+from torch_fl.routing import newest_operators, serves
 
 _NO_KERNEL = "the device has no kernel for it"
 _NO_OPERATOR = "it is not an operator of the vendor interface"
@@ -162,7 +162,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if made and all(tensor.numel() == 0 for tensor in made):
             return first if first is not None else func(*args, **kwargs)
         row = rows.row_of(operator, given, [tensor.dtype for tensor in made])
-        if row is None or not self._claims(operator.op, row):
+        if row is None or not serves(self._index, operator.op, row):
             return self._step_down(func, args, kwargs, _NO_KERNEL)
         for tensor, dtype in rows.casts_of(operator, given, row):
             self._copies(SHORT_NAMES.get(tensor.dtype, "none"), dtype, same_layout=True, bits=copies.bits(tensor))
@@ -175,9 +175,6 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operator.op_class == "pointwise" and SHORT_NAMES.get(written.dtype) != wanted:
             self._copies(wanted, SHORT_NAMES.get(written.dtype, "none"), same_layout=True, bits=copies.bits(written))
         return out
-
-    def _claims(self, operator: str, row: tuple[str, ...]) -> bool:
-        return self._bridge.policy("native") and self._bridge.claims(self._index, operator, row_number(row))
 
     def _copy(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         given = schemas.named(func, args, kwargs)
@@ -198,7 +195,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         candidates = [(source, destination), *([(bits, bits)] if source == destination else [])]
         for row in candidates:
-            if row in newest_operators()[name].rows and self._claims(name, row):
+            if row in newest_operators()[name].rows and serves(self._index, name, row):
                 return self._count(name, tuple(TORCH_DTYPES[dtype] for dtype in row), "native")
         self._abandon()
         reason = "no kernel of the device copies between these dtypes and strides"

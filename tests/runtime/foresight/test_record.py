@@ -94,6 +94,8 @@ def test_supports_takes_what_torch_calls_an_operator() -> None:
     assert not torch_fl.supports("aten::mm", torch.complex64)
     assert not torch_fl.supports("aten::mm", [torch.quint8])
     assert not torch_fl.supports("aten::sort", f32)
+    with torch_fl.routing.wishes(native=False):
+        assert not torch_fl.supports("mm", f32)
     with pytest.raises(ValueError, match="takes 2 dtypes"):
         torch_fl.supports("aten::embedding", [f32])
     with pytest.raises(ValueError, match="no operator of this torch"):
