@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from torch_fl_reports.gate import Decision
     from torch_fl_reports.registry import Entry, Registry
 
+    from torch_fl.config import Config
+
 #: The registry that comes with this package: certificates known when it was made.
 SNAPSHOT = Path(__file__).with_name("registry")
+
+
+def registry_of(config: Config) -> Path:
+    """Where the configuration has certificates looked up."""
+    return SNAPSHOT if config.registry is None else Path(config.registry)
+
 
 State = Literal["certified", "expired", "invalid", "built here", "not certified", "unknown"]
 

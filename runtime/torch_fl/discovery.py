@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from torch_fl_spec.loader import PluginRefused
@@ -40,8 +39,7 @@ class Discovery:
     def __init__(self, loaded: Loaded, bridge: Bridge) -> None:
         self._loaded = loaded
         self._bridge = bridge
-        registry = loaded.config.registry
-        self._registry = certification.SNAPSHOT if registry is None else Path(registry)
+        self._registry = certification.registry_of(loaded.config)
         self._plugins: dict[int, str] = {}  # address of the root table -> who it was loaded for
         self.places: list[Place] = []
         self.probes: list[Probe] = []
@@ -55,7 +53,7 @@ class Discovery:
         left_out = dict(choice.left_out)
         if choice.stand_in is not None:
             if self.places:
-                left_out[choice.stand_in.rule.type] = "stands in where no other vendor has a device"
+                left_out[choice.stand_in.rule.type] = vendor_choice.NOT_NEEDED
             else:
                 self._add(choice.stand_in)
         for name, reason in left_out.items():

@@ -17,6 +17,8 @@ from torch_fl.config import DeviceRule, Loaded
 
 #: Serves where no other vendor does.
 STAND_IN = "reference"
+#: Why it is left out where another does.
+NOT_NEEDED = "stands in where no other vendor has a device"
 #: Comes with torch-fl, too, and serves only those who name it.
 ON_REQUEST = "reference_inline"
 

@@ -71,9 +71,11 @@ class Vendors:
         yield self._list()
 
     def _stand_in(self, candidate: Candidate, alone: bool) -> Iterator[Finding]:
+        from torch_fl.vendor_choice import NOT_NEEDED
+
         name = candidate.rule.type
         if self.places:
-            yield ok(f"{name}: left out: stands in where no other vendor has a device")
+            yield ok(f"{name}: left out: {NOT_NEEDED}")
             return
         yield from self._vendor(candidate)
         if self.places:
@@ -100,11 +102,10 @@ class Vendors:
             yield from (problem(f"{word} said: {line}", "the vendor's documents explain it") for line in _lines(child))
 
     def _request(self, candidate: Candidate) -> str:
-        from torch_fl.certification import SNAPSHOT
+        from torch_fl.certification import registry_of
 
         config = self.loaded.config
-        registry = str(SNAPSHOT if config.registry is None else config.registry)
-        wish = {"word": candidate.rule.type, "registry": registry, "count": candidate.rule.count}
+        wish = {"word": candidate.rule.type, "registry": str(registry_of(config)), "count": candidate.rule.count}
         return json.dumps(wish | {"certified": config.certified})
 
     def _patience(self, step: str) -> float:

@@ -29,6 +29,15 @@ def _one_bridge() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without a file, and an environment without a word for us."""
+    for name in ("TORCH_FL_CONFIG", *config.ENVIRONMENT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> PluginBuilder:
     """plugin("good"): the library of tests/spec/plugins/good.c."""

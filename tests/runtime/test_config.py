@@ -12,6 +12,10 @@ import pytest
 from torch_fl import config
 from torch_fl.config import Config, ConfigError, DeviceRule, Fallback, Logging, Pool
 
+from . import settings_file
+
+pytestmark = pytest.mark.usefixtures("home")
+
 Write = Callable[[str], Path]
 
 ARTICLE = """\
@@ -31,24 +35,12 @@ logging:
 """
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without a file, and an environment without a word for us."""
-    for name in ("TORCH_FL_CONFIG", *config.ENVIRONMENT):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
 @pytest.fixture
 def write(home: Path) -> Write:
     """write(text): the user's file."""
 
     def write(text: str) -> Path:
-        path = home / ".torch_fl" / "config.yaml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return path
+        return settings_file.write(home, text)
 
     return write
 

@@ -12,21 +12,9 @@ from click.testing import CliRunner, Result
 from torch_fl import config
 from torch_fl_doctor.commands import configuration
 
+from . import settings_file
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without a file, and an environment without a word for us."""
-    for name in ("TORCH_FL_CONFIG", *config.ENVIRONMENT):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-def write(home: Path, text: str) -> Path:
-    path = home / ".torch_fl" / "config.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    return path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def run(*arguments: str) -> Result:
@@ -40,7 +28,7 @@ def rows(result: Result) -> dict[str, list[str]]:
 
 
 def test_values_and_where_they_come_from(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(home, "devices:\n  - type: acme\n    count: 2\nfallback: {on_fallback: error}\n")
+    path = settings_file.write(home, "devices:\n  - type: acme\n    count: 2\nfallback: {on_fallback: error}\n")
     monkeypatch.setenv("TORCH_FL_PRECISION", "fast")
     result = run("show")
     assert result.exit_code == 0
@@ -73,7 +61,7 @@ def test_for_programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_wrong_is_said_as_it_is_raised(home: Path) -> None:
-    path = write(home, "precision: quick\ncertified: maybe\n")
+    path = settings_file.write(home, "precision: quick\ncertified: maybe\n")
     result = run("show")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [
@@ -89,7 +77,7 @@ def test_a_named_file_that_is_not_there_is_wrong(home: Path, monkeypatch: pytest
 
 
 def test_nothing_but_text_reaches_the_terminal(home: Path) -> None:
-    write(home, 'devices: [{type: "\\e[31mred"}]\n')
+    settings_file.write(home, 'devices: [{type: "\\e[31mred"}]\n')
     assert "\\x1b[31mred" in run("show").stdout
 
 

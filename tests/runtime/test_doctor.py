@@ -22,20 +22,13 @@ from torch_fl_spec import kits
 
 from tests.spec.plugin_builder import PluginBuilder
 
-from . import certificates
+from . import certificates, settings_file
 from .vendors import HERE, Vendors
+
+pytestmark = pytest.mark.usefixtures("home")
 
 SECONDS = 120.0  # patience with what answers
 LITTLE = 8.0  # with what hangs
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without a file, and an environment without a word for us."""
-    for name in ("TORCH_FL_CONFIG", *config.ENVIRONMENT):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture
@@ -48,9 +41,7 @@ def vendors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vendors:
 
 def look(home: Path, text: str, patience: float = SECONDS) -> Look:
     """At the vendors of a settings file."""
-    path = home / ".torch_fl" / "config.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
+    settings_file.write(home, text)
     return Look(config.load(), patience)
 
 
