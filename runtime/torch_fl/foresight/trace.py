@@ -26,7 +26,7 @@ from torch_fl.compiled import Bridge
 from torch_fl.dtypes import SHORT_NAMES, TORCH_DTYPES
 from torch_fl.foresight import copies, rows, schemas
 from torch_fl.foresight.attempts import Attempt, Calls, Refused, can_begin_again, generic_kernel
-from torch_fl.foresight.record import CoverageError, CoverageRow, Tier
+from torch_fl.foresight.record import TIERS, CoverageError, CoverageRow, Tier
 from torch_fl.routing import newest_operators, serves
 
 _NO_KERNEL = "the device has no kernel for it"
@@ -56,14 +56,13 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def rows(self) -> tuple[CoverageRow, ...]:
         """What has been counted so far."""
-        order: tuple[Tier, ...] = ("error", "cpu", "generic", "native")
         keys = {key for key, _ in self._counted}
         made = [
             CoverageRow(name, dtypes, tier, self._counted[key, False], self._counted[key, True], reason)
             for key in keys
             for name, dtypes, tier, reason in (key,)
         ]
-        return tuple(sorted(made, key=lambda row: (order.index(row.tier), -row.calls, row.operator, str(row.dtypes))))
+        return tuple(sorted(made, key=lambda row: (-TIERS.index(row.tier), -row.calls, row.operator, str(row.dtypes))))
 
     # ---- The dispatcher ----------------------------------------------------------------------------------------------
 
