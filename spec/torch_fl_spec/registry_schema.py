@@ -10,7 +10,9 @@ from torch_fl_spec import vocabulary
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 OperatorName = Annotated[str, StringConstraints(pattern=r"^aten::[a-z0-9_]+(\.[A-Za-z0-9_]+)?$")]
-OpClass = Literal["pointwise", "reduction", "contraction", "normalisation", "movement", "index", "random"]
+OpClass = Literal[
+    "pointwise", "reduction", "contraction", "normalisation", "pooling", "loss", "movement", "index", "random"
+]
 # A named set (vocabulary.DTYPE_SETS), one dtype, or a list of either.
 DtypeSet = str | list[str]
 

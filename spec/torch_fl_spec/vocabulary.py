@@ -29,7 +29,9 @@ DTYPE_SETS: dict[str, tuple[str, ...]] = {
     "index": ("i64", "i32"),
 }
 
-CLASSES = ("pointwise", "reduction", "contraction", "normalisation", "movement", "index", "random")
+CLASSES = (
+    *("pointwise", "reduction", "contraction", "normalisation", "pooling", "loss", "movement", "index", "random"),
+)
 PROFILES = ("core", "infer", "train")
 CORE_DTYPES = ("f32", "i32", "i64", "bool")
 # Dimensions that a kernel of a profile has to take, where calls of its operator have as many: batches of images.
@@ -101,6 +103,7 @@ LABELS: dict[str, str] = {
     "every_choice": "every permitted value of a string slot",
     "optional_absent": "an optional slot that carries NONE",
     "optional_present": "an optional slot that carries a value",
+    "unwanted_output": "an output that is not wanted: it has the sizes [0]",
     "inner_dim": "the last dimension as the operator's dimension",
     "outer_dim": "another than the last dimension as the operator's dimension",
     "many_dims": "two or more dimensions reduced at once",
@@ -186,6 +189,8 @@ AUXILIARIES: dict[str, dict[str, str]] = {
         "mean_abs": "mean of |x|",
         "s": "sqrt(variance + eps)",
     },
+    "pooling": {},
+    "loss": {},
     "movement": {},
     "index": {
         "n": "number of values added into the output element, the initial one included",
