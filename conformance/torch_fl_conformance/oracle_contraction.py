@@ -32,7 +32,16 @@ def matmul(a: Array, b: Array, dtype: DType, precision: Precision) -> Expected:
         return Expected(wrap(value, dtype))
     n = a.shape[-1]
     absolute = _matmul(np.abs(wide_a), np.abs(wide_b))
-    return Expected(value, {"n": n, "h": precision.additions(n), "abs_dot": absolute})
+    care = ~_may_lose_infinity(wide_a, wide_b, dtype) if precision.fast else None
+    return Expected(value, {"n": n, "h": precision.additions(n), "abs_dot": absolute}, care=care)
+
+
+def _may_lose_infinity(a: Array, b: Array, dtype: DType) -> Array:
+    """Where an infinite factor meets a subnormal one: a kernel that shortens its inputs may make zero of that, and NaN
+    of the product."""
+    infinite = [np.isinf(x).astype(np.float64) for x in (a, b)]
+    subnormal = [((x != 0) & (np.abs(x) < dtype.min_normal)).astype(np.float64) for x in (a, b)]
+    return np.asarray(_matmul(infinite[0], subnormal[1]) + _matmul(subnormal[0], infinite[1]) > 0)
 
 
 def addmm(bias: Array, a: Array, b: Array, beta: Any, alpha: Any, dtype: DType, precision: Precision) -> Expected:
@@ -49,7 +58,7 @@ def addmm(bias: Array, a: Array, b: Array, beta: Any, alpha: Any, dtype: DType, 
         if beta != 0:
             value = value + w.dtype.type(beta) * w
     # BLAS does not read its operands for alpha 0: whether their NaN stays is left open
-    care = np.isfinite(inner.ref) if alpha == 0 else None
+    care = np.isfinite(inner.ref) if alpha == 0 else inner.care
     return Expected(np.asarray(value), {**inner.elements, "beta": beta, "alpha": alpha, "self": w}, care=care)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from torch_fl_spec import abi as header
 from torch_fl_spec.vocabulary import FLOATS
 
 from torch_fl_conformance.case_judge import CaseFailed, run_alone, run_twice
@@ -14,6 +15,7 @@ from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.kernel_row import check_declaration
 from torch_fl_conformance.kernel_samples import ClaimedKernel, claimed, drawn, one_row, per_class, plain
+from torch_fl_conformance.moves import SLOW_NS, SYNC_NS
 from torch_fl_conformance.problem import Problem
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
@@ -134,8 +136,13 @@ class _Load:
         self.stream, self.block = abi.stream(device), abi.alloc(device, 4096)
 
     def keep_up(self) -> None:
-        """Begin, or begin anew where the last submits are through; returns at once."""
+        """Begin, or begin anew where the last storm is through; returns at once.
+
+        Only where the device, too, is through with it: it would fall behind a slow one for good.
+        """
         if self.abi.driver.execute({"do": "join", "thread": self.thread, "timeout": 0.0})["pending"]:
+            return
+        if self.abi.query(self.stream) == header.FL_NOT_READY:
             return
         record = self.abi.driver.name("load")
         command = {"do": "loop", "name": "submit_storm", "stream": self.stream.ref, "record": record, "threads": 2}
@@ -145,7 +152,7 @@ class _Load:
         """Wait for all of it."""
         answer = self.abi.driver.execute({"do": "join", "thread": self.thread, "timeout": 20.0}, timeout=20.0)
         row.check(not answer["pending"], "submits to one stream did not end while kernels ran in another")
-        self.abi.sync(self.stream)
+        self.abi.sync(self.stream, SYNC_NS + 2 * STORM * SLOW_NS)
         self.abi.destroy(self.stream)
         self.abi.free(self.block)
 

@@ -16,6 +16,7 @@ from torch_fl_conformance.event_graphs import (
     priorities_change_no_order,
 )
 from torch_fl_conformance.facade import Abi
+from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import Event, Gate, Stream
 from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
@@ -391,8 +392,9 @@ def test_priorities_are_hints_within_a_range(row: Row, abi: Abi, rng: np.random.
 
 
 @rule("FL-STREAM-013")
-def test_many_streams_and_events_live_at_once(row: Row, abi: Abi) -> None:
+def test_many_streams_and_events_live_at_once(row: Row, fresh_driver: FreshDriver) -> None:
     """All of them at once, each in use: a stream fills a block of its own and records two events behind that."""
+    abi = Abi(fresh_driver())  # where no other row's stream or event is left, of which a device need not have more
     for device in (f"d{i}" for i in range(len(abi.devices))):
         block = abi.alloc(device, STREAMS * SIZE)
         streams: list[Stream] = []
