@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from torch_fl_spec.vocabulary import expression_name
 
-from torch_fl_conformance import oracle_contraction, oracle_movement, oracle_pointwise, oracle_reduction, philox
+from torch_fl_conformance import (
+    oracle_contraction,
+    oracle_convolution_backward,
+    oracle_movement,
+    oracle_pointwise,
+    oracle_reduction,
+    philox,
+)
 from torch_fl_conformance.budget import Bound, Precision, bound, names_used_by
 from torch_fl_conformance.compare import Expected
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
@@ -72,7 +79,7 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
 
 _EXACT_ON_INTEGERS = (
     "add.Tensor", "sub.Tensor", "mul.Tensor", "sum.dim_IntList", "cumsum", "mm", "bmm", "addmm", "convolution",
-    "scatter_add", "amax", "amin",
+    "convolution_backward", "scatter_add", "amax", "amin",
 )  # fmt: skip
 
 
@@ -110,6 +117,8 @@ def _answers(problem: Problem, values: Values, precision: Precision) -> dict[str
         if operator.op_class == "random":
             return {"out": _random(problem)}
         if operator.op_class == "contraction":
+            if operator.oracle == "convolution_backward":
+                return _gradients(problem, values, precision)
             return {"out": _contracted(problem, values, precision)}
         return {"out": _moved(problem, values, precision)}
 
@@ -150,6 +159,19 @@ def _contracted(problem: Problem, values: Values, precision: Precision) -> Expec
         values["input"], values["weight"], values.get("bias"), params["stride"], params["padding"],
         params["dilation"], params["transposed"], params["groups"], out.shape, dtype, precision,
     )  # fmt: skip
+
+
+def _gradients(problem: Problem, values: Values, precision: Precision) -> dict[str, Expected]:
+    """Those of a convolution; nothing is expected of an unwanted one."""
+    params, dtype = problem.structure.params, problem.structure.outs[0].dtype
+    answers = oracle_convolution_backward.gradients(
+        values["grad_output"], values["input"], values["weight"], params["stride"], params["padding"],
+        params["dilation"], params["transposed"], params["groups"], dtype, precision,
+    )  # fmt: skip
+    for out in problem.structure.outs:
+        if out.shape == (0,):
+            answers[out.name] = Expected(np.zeros(0), {**answers[out.name].elements, "abs_dot": 0.0})
+    return answers
 
 
 def _moved(problem: Problem, values: Values, precision: Precision) -> Expected:

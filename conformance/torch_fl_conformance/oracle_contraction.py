@@ -17,7 +17,8 @@ from torch_fl_conformance.dtypes import Array, DType
 from torch_fl_conformance.oracle_maths import widen, wrap
 
 
-def _matmul(a: Array, b: Array) -> Array:
+def matmul_wide(a: Array, b: Array) -> Array:
+    """The product of the last two dimensions, in the type of the operands; over no depth it is zero."""
     if a.shape[-1] == 0:
         return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
     with np.errstate(all="ignore"):
@@ -27,11 +28,11 @@ def _matmul(a: Array, b: Array) -> Array:
 def matmul(a: Array, b: Array, dtype: DType, precision: Precision) -> Expected:
     """mm and bmm."""
     wide_a, wide_b = widen(a, dtype), widen(b, dtype)
-    value = _matmul(wide_a, wide_b)
+    value = matmul_wide(wide_a, wide_b)
     if not dtype.is_float:
         return Expected(wrap(value, dtype))
     n = a.shape[-1]
-    absolute = _matmul(np.abs(wide_a), np.abs(wide_b))
+    absolute = matmul_wide(np.abs(wide_a), np.abs(wide_b))
     care = ~_may_lose_infinity(wide_a, wide_b, dtype) if precision.fast else None
     return Expected(value, {"n": n, "h": precision.additions(n), "abs_dot": absolute}, care=care)
 
@@ -41,14 +42,14 @@ def _may_lose_infinity(a: Array, b: Array, dtype: DType) -> Array:
     of the product."""
     infinite = [np.isinf(x).astype(np.float64) for x in (a, b)]
     subnormal = [((x != 0) & (np.abs(x) < dtype.min_normal)).astype(np.float64) for x in (a, b)]
-    return np.asarray(_matmul(infinite[0], subnormal[1]) + _matmul(subnormal[0], infinite[1]) > 0)
+    return np.asarray(matmul_wide(infinite[0], subnormal[1]) + matmul_wide(subnormal[0], infinite[1]) > 0)
 
 
 def addmm(bias: Array, a: Array, b: Array, beta: Any, alpha: Any, dtype: DType, precision: Precision) -> Expected:
     """beta * self + alpha * (a @ b); beta 0 ignores self, NaN included."""
     inner = matmul(a, b, dtype, precision)
     if not dtype.is_float:
-        value = _matmul(widen(a, dtype), widen(b, dtype)) * np.int64(alpha)
+        value = matmul_wide(widen(a, dtype), widen(b, dtype)) * np.int64(alpha)
         if beta != 0:
             value = value + np.int64(beta) * widen(bias, dtype)
         return Expected(wrap(np.asarray(value), dtype))
@@ -79,7 +80,7 @@ def convolution(
     wide_x, wide_w = widen(x, dtype), widen(weight, dtype)
     kernel = weight.shape[2:]
     arguments = (kernel, stride, padding, dilation, groups, out_shape)
-    run = _transposed if transposed else _direct
+    run = correlate_back if transposed else correlate
     value = run(wide_x, wide_w, *arguments)
     absolute = run(np.abs(wide_x), np.abs(wide_w), *arguments)
     n = (x.shape[1] // groups) * int(np.prod(kernel))
@@ -90,7 +91,7 @@ def convolution(
     return Expected(value, {"n": n, "h": precision.additions(n), "abs_dot": absolute, "bias": shift})
 
 
-def _direct(
+def correlate(
     x: Array,
     w: Array,
     kernel: Sequence[int],
@@ -100,6 +101,7 @@ def _direct(
     groups: int,
     out_shape: tuple[int, ...],
 ) -> Array:
+    """out[b, o, position] = sum over c and taps of w [o, c, tap] times what the tap sees of x, padded with zeros."""
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     batch, channels = x.shape[:2]
     spatial = out_shape[2:]
@@ -110,19 +112,19 @@ def _direct(
             slice(i * d, i * d + (size - 1) * s + 1, s)
             for i, d, s, size in zip(place, dilation, stride, spatial, strict=True)
         )
-        part = padded[_inner(2, window)]
+        part = padded[inner_index(2, window)]
         part = part.reshape(batch, groups, channels // groups, *spatial)
-        factor = grouped_w[_inner(3, place)]
+        factor = grouped_w[inner_index(3, place)]
         out += np.einsum("bgc...,goc->bgo...", part, factor)
     return out.reshape(out_shape)
 
 
-def _inner(leading: int, index: Sequence[int | slice]) -> tuple[int | slice, ...]:
+def inner_index(leading: int, index: Sequence[int | slice]) -> tuple[int | slice, ...]:
     """An index into what lies behind the first `leading` dimensions."""
     return (*(slice(None),) * leading, *index)
 
 
-def _transposed(
+def correlate_back(
     x: Array,
     w: Array,
     kernel: Sequence[int],
@@ -132,6 +134,7 @@ def _transposed(
     groups: int,
     out_shape: tuple[int, ...],
 ) -> Array:
+    """The transpose of correlate: x goes to where the kernel w [c, o, ...] had read it from."""
     batch, channels = x.shape[:2]
     spatial = x.shape[2:]
     # scatter into a canvas that also holds what the padding cuts off, then cut
@@ -147,10 +150,10 @@ def _transposed(
             slice(i * d, i * d + (size - 1) * s + 1, s)
             for i, d, s, size in zip(place, dilation, stride, spatial, strict=True)
         )
-        factor = grouped_w[_inner(3, place)]
-        canvas[_inner(3, window)] += np.einsum("bgc...,gco->bgo...", grouped_x, factor)
+        factor = grouped_w[inner_index(3, place)]
+        canvas[inner_index(3, window)] += np.einsum("bgc...,gco->bgo...", grouped_x, factor)
     cut = tuple(slice(p, p + size) for p, size in zip(padding, out_shape[2:], strict=True))
-    return canvas[_inner(3, cut)].reshape(out_shape)
+    return canvas[inner_index(3, cut)].reshape(out_shape)
 
 
 def convolution_sizes(

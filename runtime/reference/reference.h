@@ -68,6 +68,7 @@ REF_KERNELS(random);
 REF_KERNELS(reduction);
 REF_KERNELS(contraction);
 REF_KERNELS(convolution);
+REF_KERNELS(convolution_backward);
 REF_KERNELS(softmax);
 REF_KERNELS(layer_norm);
 

@@ -23,6 +23,7 @@ static const kernel_list lists[] = {
     {ref_kernels_reduction, &ref_kernels_reduction_count},
     {ref_kernels_contraction, &ref_kernels_contraction_count},
     {ref_kernels_convolution, &ref_kernels_convolution_count},
+    {ref_kernels_convolution_backward, &ref_kernels_convolution_backward_count},
     {ref_kernels_softmax, &ref_kernels_softmax_count},
     {ref_kernels_layer_norm, &ref_kernels_layer_norm_count},
 };

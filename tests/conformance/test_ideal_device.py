@@ -22,7 +22,7 @@ def test_passes_every_row(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("tier", ["FAST"])
-@pytest.mark.parametrize("name", ["mm", "convolution", "div.Tensor", "sqrt"])
+@pytest.mark.parametrize("name", ["mm", "convolution", "convolution_backward", "div.Tensor", "sqrt"])
 def test_passes_wider_tiers(name: str, tier: str) -> None:
     """A FAST row has wider budgets, never narrower ones."""
     judge_operator(IdealDevice(), name, ("f32",), tier=tier)
@@ -47,7 +47,7 @@ def test_every_regime_is_met() -> None:
 @pytest.mark.parametrize("layouts", [2, 2 + 16, 2 + 4])
 def test_narrower_layout_claims_are_kept_to(layouts: int) -> None:
     """A kernel that claims contiguous, permuted or channels-last tensors is given no others."""
-    for name in ("add.Tensor", "convolution", "amax"):
+    for name in ("add.Tensor", "convolution", "convolution_backward", "amax"):
         operator = operator_named(name)
         claim = Claim(operator.op, 1, "fake", ("f32",), layouts=layouts, takes_scalar=True)
         seen = {recipe.layout for recipe in recipes(operator, claim, 24, 1)}

@@ -23,6 +23,7 @@ _DEPARTURES = {
     "bmm": ("bf16",),
     "addmm": ("bf16",),
     "convolution": ("f16", "bf16"),  # sums in half; subnormals flushed
+    "convolution_backward": ("f16", "bf16"),
     "div.Tensor_mode": ("bf16", "f16"),  # quotient and remainder are rounded to half on the way
     "sqrt": ("f32", "f64"),  # within one unit, not correctly rounded
     "remainder.Tensor": ("f32", "f64", "bf16"),  # NaN for quotients beyond 2^63

@@ -39,6 +39,12 @@ _CALLS: dict[str, Callable[[Slots, torch.dtype], Any]] = {
     "pow.Tensor_Tensor": lambda s, d: torch.pow(s["self"], s["exponent"]),
     "_softmax": lambda s, d: torch.softmax(s["self"], s["dim"]),
     "_log_softmax": lambda s, d: torch.log_softmax(s["self"], s["dim"]),
+    "convolution_backward": lambda s, d: torch.ops.aten.convolution_backward(
+        *(s[name] for name in ("grad_output", "input", "weight")),
+        [s["grad_output"].shape[1]],
+        *list(s.values())[3:],
+        [True, True, True],
+    ),
     "cat": lambda s, d: torch.cat(s["tensors"], s["dim"]),
 }
 
@@ -64,7 +70,8 @@ def call(problem: Problem, tensors: Mapping[str, torch.Tensor], device: str = "c
         result = getattr(getattr(torch.ops.aten, name), overload or "default")(*slots.values())
     results = result if isinstance(result, tuple) else (result,)
     return tuple(
-        value.to(TORCH[out.dtype.name]).reshape(out.shape) for value, out in zip(results, structure.outs, strict=True)
+        (value[:0] if out.shape == (0,) else value).to(TORCH[out.dtype.name]).reshape(out.shape)
+        for value, out in zip(results, structure.outs, strict=True)
     )
 
 

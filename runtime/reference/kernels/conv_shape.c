@@ -1,9 +1,6 @@
 /* conv_shape.c - reading and checking the geometry of a convolution. */
 #include "conv_shape.h"
 
-#define SLOT_INPUT 0
-#define SLOT_WEIGHT 1
-#define SLOT_BIAS 2
 #define SLOT_STRIDE 3
 #define SLOT_PADDING 4
 #define SLOT_DILATION 5
@@ -49,21 +46,21 @@ static fl_status read_spatial(const fl_kernel* kernel, const fl_tensor* tensor, 
   return FL_OK;
 }
 
-static fl_status check_channels(const fl_kernel* kernel, const fl_call* call, const conv_shape* shape,
+static fl_status check_channels(const fl_kernel* kernel, const conv_tensors* tensors, const conv_shape* shape,
                                 fl_error* err) {
-  const fl_tensor* input = call->args[SLOT_INPUT].value.tensor;
-  const fl_tensor* weight = call->args[SLOT_WEIGHT].value.tensor;
-  const fl_tensor* out = call->outs[0];
   const int64_t weight_channels = shape->transposed ? shape->in_channels : shape->out_channels;
-  int fits = input->sizes[0] == out->sizes[0];
-  fits = fits && input->sizes[1] == shape->in_channels * shape->groups;
-  fits = fits && out->sizes[1] == shape->out_channels * shape->groups;
-  fits = fits && weight->sizes[0] == weight_channels * shape->groups;
+  int fits = tensors->input->sizes[0] == tensors->out->sizes[0];
+  fits = fits && tensors->input->sizes[1] == shape->in_channels * shape->groups;
+  fits = fits && tensors->out->sizes[1] == shape->out_channels * shape->groups;
+  fits = fits && tensors->weight->sizes[0] == weight_channels * shape->groups;
   if (!fits) {
     return fl_fail(err, FL_INVALID_ARGUMENT, "%s: channels, batch and groups do not fit each other", kernel->op);
   }
-  const fl_arg* bias = &call->args[SLOT_BIAS];
-  if (bias->tag == FL_TAG_TENSOR && (bias->value.tensor->ndim != 1 || bias->value.tensor->sizes[0] != out->sizes[1])) {
+  return FL_OK;
+}
+
+fl_status conv_check_bias(const fl_kernel* kernel, const conv_shape* shape, const fl_tensor* tensor, fl_error* err) {
+  if (tensor->ndim != 1 || tensor->sizes[0] != shape->out_channels * shape->groups) {
     return fl_fail(err, FL_INVALID_ARGUMENT, "%s: the bias has not one value per output channel", kernel->op);
   }
   return FL_OK;
@@ -88,10 +85,11 @@ static fl_status check_spatial(const fl_kernel* kernel, const conv_shape* shape,
   return FL_OK;
 }
 
-fl_status conv_shape_of(const fl_kernel* kernel, const fl_call* call, conv_shape* shape, fl_error* err) {
-  const fl_tensor* input = call->args[SLOT_INPUT].value.tensor;
-  const fl_tensor* weight = call->args[SLOT_WEIGHT].value.tensor;
-  const fl_tensor* out = call->outs[0];
+fl_status conv_shape_of(const fl_kernel* kernel, const fl_call* call, const conv_tensors* tensors, conv_shape* shape,
+                        fl_error* err) {
+  const fl_tensor* input = tensors->input;
+  const fl_tensor* weight = tensors->weight;
+  const fl_tensor* out = tensors->out;
   int64_t output_padding[2];
   if (input->ndim < 3 || input->ndim > 4) {
     return fl_fail(err, FL_UNIMPLEMENTED, "%s: an input of %u dimensions", kernel->op, (unsigned)input->ndim);
@@ -118,8 +116,20 @@ fl_status conv_shape_of(const fl_kernel* kernel, const fl_call* call, conv_shape
   shape->batch = input->sizes[0];
   shape->in_channels = shape->transposed ? weight->sizes[0] / shape->groups : weight->sizes[1];
   shape->out_channels = shape->transposed ? weight->sizes[1] : weight->sizes[0] / shape->groups;
-  FL_TRY(check_channels(kernel, call, shape, err));
+  FL_TRY(check_channels(kernel, tensors, shape, err));
   return check_spatial(kernel, shape, output_padding, err);
+}
+
+conv_shape conv_reversed(const conv_shape* shape) {
+  conv_shape reversed = *shape;
+  reversed.transposed = !shape->transposed;
+  reversed.in_channels = shape->out_channels;
+  reversed.out_channels = shape->in_channels;
+  for (int dim = 0; dim < 2; dim++) {
+    reversed.in[dim] = shape->out[dim];
+    reversed.out[dim] = shape->in[dim];
+  }
+  return reversed;
 }
 
 void conv_four_dims(ref_view* view) {

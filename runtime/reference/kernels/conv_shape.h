@@ -25,9 +25,24 @@ typedef struct {
   int transposed;
 } conv_shape;
 
-/* The shape that a call of aten::convolution, already through ref_check, asks for. Sizes that do not fit each other:
- * FL_INVALID_ARGUMENT; other than one or two spatial dimensions, or numbers of 2^31 and more: FL_UNIMPLEMENTED. */
-fl_status conv_shape_of(const fl_kernel* kernel, const fl_call* call, conv_shape* shape, fl_error* err);
+/* The tensors whose sizes make a convolution; backward, `out` is the gradient of the output. */
+typedef struct {
+  const fl_tensor* input;
+  const fl_tensor* weight;
+  const fl_tensor* out;
+} conv_tensors;
+
+/* The shape that a call, already through ref_check, asks for; slots 3 to 8 are stride, padding, dilation, transposed,
+ * output_padding and groups. Sizes that do not fit each other: FL_INVALID_ARGUMENT; other than one or two spatial
+ * dimensions, or numbers of 2^31 and more: FL_UNIMPLEMENTED. */
+fl_status conv_shape_of(const fl_kernel* kernel, const fl_call* call, const conv_tensors* tensors, conv_shape* shape,
+                        fl_error* err);
+
+/* FL_INVALID_ARGUMENT unless `tensor` has one value for each output channel. */
+fl_status conv_check_bias(const fl_kernel* kernel, const conv_shape* shape, const fl_tensor* tensor, fl_error* err);
+
+/* The convolution from the output's side back to the input's, with the same weight: plain for a transposed one. */
+conv_shape conv_reversed(const conv_shape* shape);
 
 /* A view of three dimensions made four: [a, b, s] becomes [a, b, 1, s]. */
 void conv_four_dims(ref_view* view);

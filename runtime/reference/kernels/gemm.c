@@ -113,8 +113,12 @@ static void pack_along(const gemm_piece* piece, int64_t first, int64_t count, ch
     memset(panel, 0, (size_t)(piece->depths * piece->width * piece->value_bytes));
   }
   for (int64_t i = 0; i < count; i++) {
-    const char* line = ref_element(source->dtype, source->data, &source->lines, first + i);
-    ref_load(source->dtype, line, &source->depths, piece->depth, piece->depths, values);
+    if (source->gather_along != NULL) {
+      source->gather_along(source, piece->depth, piece->depths, first + i, values);
+    } else {
+      const char* line = ref_element(source->dtype, source->data, &source->lines, first + i);
+      ref_load(source->dtype, line, &source->depths, piece->depth, piece->depths, values);
+    }
     piece->arithmetic->spread(values, piece->depths, piece->width, panel + i * piece->value_bytes);
   }
 }
@@ -139,8 +143,8 @@ static void pack_across(const gemm_piece* piece, int64_t depth) {
 
 static void pack(const gemm_piece* piece) {
   const ref_gemm_source* source = piece->source;
-  const int along = source->gather == NULL && ref_axis_step(&source->depths) <= ref_axis_step(&source->lines);
-  if (along) {
+  const int near = ref_axis_step(&source->depths) <= ref_axis_step(&source->lines);
+  if (source->gather_along != NULL || (source->gather == NULL && near)) {
     for (int64_t first = 0; first < piece->lines; first += piece->width) {
       const int64_t count = smaller(piece->width, piece->lines - first);
       pack_along(piece, piece->line + first, count, piece->panels + first * piece->depths * piece->value_bytes);

@@ -1,5 +1,5 @@
 /*
- * gemm.h - the blocked, packed matrix product shared by mm, bmm, addmm and convolution.
+ * gemm.h - the blocked, packed matrix product shared by mm, bmm, addmm and convolutions, forward and backward.
  *
  * C[i, j] = sum over k of A[i, k] B[j, k], for operands that only have to know how to put a piece of a line
  * or of a column into a buffer: a strided matrix of any strides, or an image read through a filter's window.
@@ -33,8 +33,10 @@ struct ref_gemm_source {
   char* data; /* element (0, 0) */
   ref_axis lines;
   ref_axis depths;
-  ref_gemm_gather gather; /* NULL: element (line, depth) lies at the sum of the two axes' offsets */
-  const void* user;       /* the gather's own */
+  /* At most one of these; neither: element (line, depth) lies at the sum of the two axes' offsets. */
+  ref_gemm_gather gather;
+  ref_gemm_gather gather_along; /* the same with line and depth exchanged: a piece of one line at a time */
+  const void* user;             /* the gather's own */
 };
 
 typedef struct ref_gemm_sink ref_gemm_sink;
