@@ -28,6 +28,7 @@ static void set_source(ref_gemm_source* source, const ref_view* view, uint32_t l
   ref_axis_of(view, 1u << line_dim, &source->lines);
   ref_axis_of(view, 1u << depth_dim, &source->depths);
   source->gather = NULL;
+  source->gather_along = NULL;
   source->user = NULL;
 }
 
