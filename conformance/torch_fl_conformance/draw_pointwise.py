@@ -18,6 +18,10 @@ from torch_fl_conformance.values import special_count
 NUMBER_CLASSES = ("one", "zero", "minus_one", "integral", "fractional", "large")
 SPECIAL_NUMBERS = {"nan": math.nan, "minus_zero": -0.0, "inf": math.inf, "minus_inf": -math.inf}
 """Words and values of a number that stands alone for an operator's data, as fill's."""
+FINITE = ("silu", "gelu", "lerp.Scalar", "lerp.Tensor")
+"""Operators whose forms, all as good, part at infinities: none is drawn."""
+DROPPED = (0.1, 0.5, 0.75, 0.3)
+"""Probabilities whose 1 / (1 - p) a factor is, where none is asked for: most round, in every dtype."""
 
 
 def scalar_of(draw: Draw, word: str, dtype: DType, domain: str = "any") -> Any:
@@ -52,10 +56,11 @@ def number_arg(value: Any) -> dict[str, Any]:
 def arguments(operator: Operator, claim: Claim) -> list[str]:
     """What a recipe's `argument` may ask of this operator's slots."""
     words = ["plain"]
+    alone = not any(slot.kind == "tensor" for slot in operator.slots)
     for slot in operator.slots:
-        if slot.kind == "scalar" and not slot.optional:
+        if slot.kind in ("scalar", "float") and not slot.optional:
             words += [f"{slot.name}={word}" for word in NUMBER_CLASSES]
-            if slot.name == "value" and DTYPES[claim.dtypes[0]].is_float:
+            if alone and DTYPES[claim.dtypes[0]].is_float:
                 words += [f"{slot.name}={word}" for word in SPECIAL_NUMBERS]
         if slot.scalar and claim.takes_scalar:
             words += [f"{slot.name}={word}" for word in NUMBER_CLASSES]
@@ -102,7 +107,7 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
                 terms=2,
                 domain=slot.domain,
                 cast_to=output if slot.domain == "castable" else None,
-                infinities=operator.short_name not in ("silu", "gelu"),
+                infinities=operator.short_name not in FINITE,
                 ordinal=len(inputs),
                 inputs=len(tensors),
             )
@@ -153,6 +158,10 @@ def _number(draw: Draw, slot: Slot, wanted: str, dtype: DType, recipe: Recipe) -
     if slot.name == "alpha" and not wanted:
         word = "one" if between(draw, 0, 2) else "integral"
         return scalar_of(draw, word, dtype)
+    if slot.kind == "float" and not wanted:
+        return 1 / (1 - one_of(draw, DROPPED))
+    if slot.name == "threshold" and not wanted:
+        wanted = one_of(draw, ("zero", "one", "minus_one"))  # values that the special and small integers hold, too
     if recipe.regime == "exact_integer" and wanted == "fractional":
         wanted = "integral"
     return scalar_of(draw, wanted or one_of(draw, NUMBER_CLASSES), dtype, slot.domain)

@@ -20,6 +20,7 @@ from torch_fl_conformance.budget import Bound, Precision, bound, names_used_by
 from torch_fl_conformance.compare import Expected
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
 from torch_fl_conformance.oracle_maths import widen
+from torch_fl_conformance.oracle_operands import Operands
 from torch_fl_conformance.problem import Problem, Structure, Tensor
 from torch_fl_conformance.rounding import round_to
 from torch_fl_conformance.values import generate, is_repeated
@@ -79,7 +80,8 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
 
 _EXACT_ON_INTEGERS = (
     "add.Tensor", "sub.Tensor", "mul.Tensor", "sum.dim_IntList", "cumsum", "mm", "bmm", "addmm", "convolution",
-    "convolution_backward", "scatter_add", "amax", "amin",
+    "convolution_backward", "scatter_add", "amax", "amin", "addcmul", "lerp.Scalar", "lerp.Tensor", "sigmoid_backward",
+    "tanh_backward", "native_dropout_backward",
 )  # fmt: skip
 
 
@@ -110,7 +112,7 @@ def _answers(problem: Problem, values: Values, precision: Precision) -> dict[str
         if operator.op_class == "pointwise":
             output = structure.outs[0]
             dtype = DTYPES[problem.claim.dtypes[0]]
-            operands = oracle_pointwise.Operands({**params, **values}, dtype, output.dtype, output.shape)
+            operands = Operands({**params, **values}, dtype, output.dtype, output.shape)
             return {output.name: oracle_pointwise.expected(operator.oracle, operands)}
         if operator.op_class in ("reduction", "normalisation"):
             return _reduced(problem, values, precision)

@@ -117,11 +117,18 @@ def _odd(shape: tuple[int, ...], magnitude: int, rng: Rng) -> Array:
     return np.asarray((2 * rng.integers(0, count, shape) + 1) * _chosen([-1, 1], shape, rng))
 
 
-def _cross(values: Array, shape: tuple[int, ...], draw: Draw) -> Array:
-    """Input `ordinal` of the cross product of `values` with itself, one factor per input, along row-major order."""
+def _cross(values: Array, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:
+    """Input `ordinal` of the cross product of `values` with itself along row-major order.
+
+    The last two inputs are its factors. An earlier one runs along their diagonals, from a place of chance's, so that
+    every two inputs meet in all pairs within values.size^2 elements, and other triples in each draw.
+    """
     index = np.arange(math.prod(shape))
-    period = values.size ** (draw.inputs - 1 - draw.ordinal)
-    return np.asarray(values[(index // max(period, 1)) % values.size])
+    inner, outer = index % values.size, index // values.size
+    place = {1: inner, 2: outer}.get(draw.inputs - draw.ordinal)
+    if place is None:
+        place = inner + outer + rng.integers(values.size)
+    return np.asarray(values[place % values.size])
 
 
 def _floats(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:
@@ -131,7 +138,7 @@ def _floats(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array
         return from_bits(words, dtype)
     if regime == "special":
         if draw.elementwise:
-            return _cross(specials(dtype.name, draw.infinities), shape, draw)
+            return _cross(specials(dtype.name, draw.infinities), shape, draw, rng)
         return _sprinkled(dtype, shape, draw, rng)
     if regime == "exact_integer":
         return round_to(_odd(shape, draw.magnitude, rng).astype(np.float64), dtype)
@@ -197,7 +204,7 @@ def _integers(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Arr
     if regime == "exhaustive":
         return np.arange(math.prod(shape), dtype=np.uint64).astype(dtype.storage).view(dtype.logical)
     if regime == "special" and draw.elementwise:
-        return _cross(specials(dtype.name), shape, draw)
+        return _cross(specials(dtype.name), shape, draw, rng)
     if regime == "exact_integer":
         values = _odd(shape, draw.magnitude, rng)
         return np.asarray((np.abs(values) if dtype.low == 0 else values).astype(dtype.logical))

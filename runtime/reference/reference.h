@@ -60,6 +60,7 @@ fl_status ref_workspace(fl_stream stream, const fl_call* call, uint64_t bytes, c
 REF_KERNELS(pointwise_unary);
 REF_KERNELS(pointwise_binary);
 REF_KERNELS(pointwise_compare);
+REF_KERNELS(pointwise_training);
 REF_KERNELS(copy_cast);
 REF_KERNELS(movement);
 REF_KERNELS(index);

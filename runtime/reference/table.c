@@ -15,6 +15,7 @@ static const kernel_list lists[] = {
     {ref_kernels_pointwise_unary, &ref_kernels_pointwise_unary_count},
     {ref_kernels_pointwise_binary, &ref_kernels_pointwise_binary_count},
     {ref_kernels_pointwise_compare, &ref_kernels_pointwise_compare_count},
+    {ref_kernels_pointwise_training, &ref_kernels_pointwise_training_count},
     {ref_kernels_copy_cast, &ref_kernels_copy_cast_count},
     {ref_kernels_movement, &ref_kernels_movement_count},
     {ref_kernels_index, &ref_kernels_index_count},

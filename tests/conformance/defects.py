@@ -117,6 +117,23 @@ def rounds_away(problem: Problem, x: Values, ideal: Array) -> Array:
     return np.where(np.abs(w) < 2**22, np.copysign(np.floor(np.abs(w) + 0.5), w), w)
 
 
+def threshold_passes(problem: Problem, x: Values, ideal: Array) -> Array:
+    """The gradient passes at the threshold itself."""
+    return np.where(x["self"] == problem.structure.params["threshold"], x["grad_output"], ideal)
+
+
+def weight_swapped(problem: Problem, x: Values, ideal: Array) -> Array:
+    """From end to self."""
+    start, end, weight = (x[name].astype(np.float64) for name in ("self", "end", "weight"))
+    return np.asarray(end + weight * (start - end))
+
+
+def value_on_both(problem: Problem, x: Values, ideal: Array) -> Array:
+    """The number multiplies both factors."""
+    value = np.int64(problem.structure.params["value"])
+    return x["self"] + value * x["tensor1"] * (value * x["tensor2"])
+
+
 # -- reductions ----------------------------------------------------------------------------------------------
 
 

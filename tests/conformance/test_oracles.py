@@ -18,6 +18,7 @@ from torch_fl_conformance import (
 from torch_fl_conformance.budget import Precision
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
 from torch_fl_conformance.oracle_maths import erf, integer_power
+from torch_fl_conformance.oracle_operands import Operands
 from torch_fl_conformance.rounding import round_to
 
 F32, F64, I64 = DTYPES["f32"], DTYPES["f64"], DTYPES["i64"]
@@ -29,7 +30,7 @@ def pointwise(name: str, dtype: str, **operands: Any) -> Array:
     """The oracle's value of a pointwise operator."""
     kind = DTYPES[dtype]
     shape = np.broadcast_shapes(*(np.shape(v) for v in operands.values() if not isinstance(v, str)))
-    operators = oracle_pointwise.Operands(operands, kind, kind, shape)
+    operators = Operands(operands, kind, kind, shape)
     return np.asarray(oracle_pointwise.expected(name, operators).ref)
 
 
@@ -66,6 +67,49 @@ def test_f32_oracles_agree_with_torch(name: str) -> None:
     np.testing.assert_allclose(pointwise(name, "f32", self=x), wanted, rtol=1e-13, atol=1e-300)
 
 
+_STEPS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "threshold_backward": (("grad_output", "self"), lambda g, x: torch.ops.aten.threshold_backward(g, x, 0.5)),
+    "sigmoid_backward": (("grad_output", "output"), torch.ops.aten.sigmoid_backward),
+    "tanh_backward": (("grad_output", "output"), torch.ops.aten.tanh_backward),
+    "addcmul": (("self", "tensor1", "tensor2"), lambda x, a, b: torch.addcmul(x, a, b, value=-3)),
+    "addcdiv": (("self", "tensor1", "tensor2"), lambda x, a, b: torch.addcdiv(x, a, b, value=-3)),
+    "lerp": (("self", "end", "weight"), torch.lerp),
+}
+
+
+@pytest.mark.parametrize("name", _STEPS)
+def test_oracles_of_several_steps_agree_with_torch(name: str) -> None:
+    """float64 by torch on random numbers and, pair by pair, on those that have a class of their own."""
+    slots, function = _STEPS[name]
+    special = [0.0, -0.0, 1.0, 0.5, np.nan] if name == "lerp" else [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 0.5]
+    crossed = np.array(np.meshgrid(*[special] * len(slots))).reshape(len(slots), -1)
+    data = np.concatenate([RNG.standard_normal((len(slots), 200)), crossed], axis=1)
+    operands = dict(zip(slots, data, strict=True))
+    numbers = {"threshold": 0.5} if name == "threshold_backward" else {"value": -3.0} if len(slots) == 3 else {}
+    wanted = function(*(torch.from_numpy(column) for column in data)).numpy()
+    np.testing.assert_allclose(pointwise(name, "f32", **operands, **numbers), wanted, rtol=1e-13, atol=1e-15)
+
+
+def test_dropped_gradients_are_products_with_zero() -> None:
+    """NaN and infinity stay visible where the mask is false, as with torch."""
+    grad, mask = np.array([2.0, 3.0, np.nan, np.inf, np.inf]), np.array([True, False, False, False, True])
+    got = pointwise("native_dropout_backward", "f32", grad_output=grad, mask=mask, scale=1.25)
+    np.testing.assert_array_equal(got, [2.5, 0.0, np.nan, np.nan, np.inf])
+
+
+def test_steps_that_leave_the_range_on_one_way_are_left_open() -> None:
+    """2^100 * 2^100 * 2^-100 is 2^100, or infinity for a kernel that multiplies the large ones first."""
+    large, small = np.full(2, 2.0**100), np.array([2.0**-100, 1.0])
+    operands = {"self": np.zeros(2), "tensor1": large, "tensor2": large, "value": float(small[0])}
+    answer = oracle_pointwise.expected("addcmul", Operands(operands, F32, F32, (2,)))
+    assert answer.care is not None
+    assert not answer.care.any()
+    assert answer.ref.tolist() == [2.0**100] * 2
+    fine = oracle_pointwise.expected("addcmul", Operands({**operands, "tensor2": small}, F32, F32, (2,)))
+    assert fine.care is not None
+    assert fine.care.all()
+
+
 @pytest.mark.parametrize("mode", ["floor", "trunc"])
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32", "i64"])
 def test_integer_division_is_that_of_python(dtype: str, mode: str) -> None:
@@ -90,7 +134,7 @@ def test_float_division_modes_accept_torchs_answers() -> None:
     b = RNG.uniform(0.1, 9, 400).astype(np.float32)
     a = (b * RNG.integers(-50, 50, 400)).astype(np.float32)
     for mode in ("floor", "trunc"):
-        operands = oracle_pointwise.Operands({"self": a, "other": b, "rounding_mode": mode}, F32, F32, a.shape)
+        operands = Operands({"self": a, "other": b, "rounding_mode": mode}, F32, F32, a.shape)
         answer = oracle_pointwise.expected("div_mode", operands)
         got = torch.div(torch.from_numpy(a), torch.from_numpy(b), rounding_mode=mode).numpy()
         assert answer.low is not None

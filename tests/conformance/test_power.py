@@ -64,6 +64,9 @@ _DEFECTS: list[tuple[str, str, tuple[str, ...], Callable[[], FakeDevice], dict[s
     ("w01 zeroed output", "sum.dim_IntList", ("f32", "f32"), device_defects.AddsToOutput, {}),
     ("w05 cached by address", "add.Tensor", F32, device_defects.CachesByAddress, {}),
     ("cached scalar", "mul.Tensor", F32, device_defects.CachesScalar, {}),
+    ("threshold not strict", "threshold_backward", F32, with_defect(defects.threshold_passes), {}),
+    ("lerp weight swapped", "lerp.Tensor", F32, with_defect(defects.weight_swapped), {}),
+    ("addcmul value squared", "addcmul", ("i64",), with_defect(defects.value_on_both), {}),
     ("d01 seed ignored", "uniform", F32, device_defects.SeedIgnored, {"philox_exact": True}),
     ("d02 offset ignored", "uniform", F32, device_defects.OffsetIgnored, {"philox_exact": True}),
     ("d07 not deterministic", "exp", F32, device_defects.NotQuiteDeterministic, {"deterministic": True}),
@@ -84,7 +87,12 @@ def test_defect_is_caught(
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "op", ["exp", "mm", "convolution_backward", "sum.dim_IntList", "_softmax", "native_layer_norm", "gelu"]
+    "op",
+    [
+        *("exp", "mm", "convolution_backward", "sum.dim_IntList", "_softmax", "native_layer_norm", "gelu"),
+        *("sigmoid_backward", "tanh_backward", "native_dropout_backward"),
+        *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor"),
+    ],
 )
 def test_just_beyond_the_budget_is_caught(op: str, seed: int) -> None:
     """Everything off by 2.5 T fails: T also holds half a spacing for the rounding that follows."""

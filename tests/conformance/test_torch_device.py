@@ -15,6 +15,7 @@ _DEPARTURES = {
     "native_layer_norm": ("f16", "bf16"),  # mean and rstd are computed, then kept, in half
     "add.Tensor": ("f16", "bf16"),  # alpha * other is rounded to half
     "sub.Tensor": ("f16", "bf16"),
+    "sigmoid_backward": ("f16",),  # 1 - output and the first product are rounded to half
     "rsqrt": ("f16", "bf16"),  # 1 / half(sqrt)
     "prod.dim_int": ("f16", "bf16"),  # every product is rounded to half
     "erf": ("f16", "bf16"),  # subnormal arguments give zero

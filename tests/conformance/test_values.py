@@ -83,6 +83,19 @@ def test_cross_product_is_complete(name: str) -> None:
     assert len(pairs) == len(set(to_bits(specials(name), DTYPES[name]).tolist())) ** 2
 
 
+@pytest.mark.parametrize("name", ["f32", "i8"])
+def test_of_three_inputs_every_two_meet_in_all_pairs(name: str) -> None:
+    """Within as many elements as two inputs need."""
+    count, dtype = special_count(name), DTYPES[name]
+    columns = [
+        to_bits(generate(dtype, (count * count,), Draw("special", ordinal=place, inputs=3), rng()), dtype).tolist()
+        for place in range(3)
+    ]
+    wanted = len(set(to_bits(specials(name), dtype).tolist())) ** 2
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert len(set(zip(columns[one], columns[other], strict=True))) == wanted
+
+
 @pytest.mark.parametrize("name", ["f16", "bf16", "i8", "u8"])
 def test_exhaustive_is_every_bit_pattern(name: str) -> None:
     """All 256 or 65,536 words."""

@@ -45,6 +45,8 @@ _CALLS: dict[str, Callable[[Slots, torch.dtype], Any]] = {
         *list(s.values())[3:],
         [True, True, True],
     ),
+    "addcmul": lambda s, d: torch.addcmul(s["self"], s["tensor1"], s["tensor2"], value=s["value"]),
+    "addcdiv": lambda s, d: torch.addcdiv(s["self"], s["tensor1"], s["tensor2"], value=s["value"]),
     "cat": lambda s, d: torch.cat(s["tensors"], s["dim"]),
 }
 

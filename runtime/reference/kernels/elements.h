@@ -192,6 +192,21 @@ static inline double sub_scaled_d(double a, double b, double alpha) {
   return fma(-alpha, b, a);
 }
 
+/* From a to b. Each form is exact at its end; both are computed and one is chosen, which loops of vectors can do. */
+static inline float lerp_f(float a, float b, float weight) {
+  float way = b - a;
+  float from_a = a + weight * way;
+  float from_b = b - way * (1 - weight);
+  return fabsf(weight) < 0.5f ? from_a : from_b;
+}
+
+static inline double lerp_d(double a, double b, double weight) {
+  double way = b - a;
+  double from_a = a + weight * way;
+  double from_b = b - way * (1 - weight);
+  return fabs(weight) < 0.5 ? from_a : from_b;
+}
+
 static inline double rsqrt_d(double a) {
   return 1 / sqrt(a);
 }

@@ -7,7 +7,7 @@
 typedef struct pointwise_work {
   fl_iter iter;
   fl_iter_loop loop;
-  fl_scalar numbers[2];                                   /* of scalar slots: k0, k1 */
+  fl_scalar numbers[2];                                   /* of scalar and float slots: k0, k1 */
   uint32_t is_number;                                     /* bit n: operand n points at constants[n] */
   char constants[FL_ITER_MAX_OPERANDS][sizeof(int64_t)];  /* one element each */
 } pointwise_work;
@@ -90,7 +90,7 @@ fl_status ref_pointwise_run(const fl_kernel* kernel, fl_stream stream, const fl_
     if (kind == REF_TENSOR_OR_SCALAR && arg->tag != FL_TAG_TENSOR) {
       add_number(&work, types.dtype[0], ref_number(arg));
     }
-    if (kind == REF_SCALAR || kind == REF_SCALAR_OR_NONE) {
+    if (kind == REF_SCALAR || kind == REF_SCALAR_OR_NONE || kind == REF_FLOAT) {
       work.numbers[n_numbers] = ref_number(arg);
       n_numbers += 1;
     }

@@ -4,7 +4,7 @@
  *
  * Expressions compute in one of three types: int64_t (all integers and bool; the store wraps to the element),
  * float (f32, f16, bf16; the store rounds once) and double (f64). They see the elements as a, b, c and the numbers
- * of the call's scalar slots, unrounded, as k0 and k1 (.i for integers and bool, .f for floating types).
+ * of the call's scalar and float slots, unrounded, as k0 and k1 (.i for integers and bool, .f for floating types).
  */
 #ifndef REF_KERNELS_POINTWISE_H
 #define REF_KERNELS_POINTWISE_H
@@ -107,7 +107,9 @@ void ref_store_number(char* to, uint32_t dtype, fl_scalar number);
 #define REF_LOOP_3(NAME, OUT, A, B, C, EXPRESSION)                                                   \
   REF_INLINE void NAME##_walk(char* to, int64_t to_step, const char* from_a, int64_t step_a,         \
                               const char* from_b, int64_t step_b, const char* from_c,                \
-                              int64_t step_c, int64_t n) {                                           \
+                              int64_t step_c, int64_t n, const fl_scalar* k) {                       \
+    const fl_scalar k0 = k[0];                                                                       \
+    (void)k0;                                                                                        \
     REF_INDEPENDENT                                                                                  \
     for (int64_t i = 0; i < n; i++) {                                                                \
       const ref_##A a = ref_load_##A(from_a + i * step_a);                                           \
@@ -117,14 +119,13 @@ void ref_store_number(char* to, uint32_t dtype, fl_scalar number);
     }                                                                                                \
   }                                                                                                  \
   static void NAME(char* const* data, const int64_t* step, int64_t n, const void* k) {               \
-    (void)k;                                                                                         \
     if (step[0] == ref_bytes_##OUT && step[1] == ref_bytes_##A && step[2] == ref_bytes_##B &&        \
         step[3] == ref_bytes_##C) {                                                                  \
       NAME##_walk(data[0], ref_bytes_##OUT, data[1], ref_bytes_##A, data[2], ref_bytes_##B, data[3], \
-                  ref_bytes_##C, n);                                                                 \
+                  ref_bytes_##C, n, k);                                                              \
       return;                                                                                        \
     }                                                                                                \
-    NAME##_walk(data[0], step[0], data[1], step[1], data[2], step[2], data[3], step[3], n);          \
+    NAME##_walk(data[0], step[0], data[1], step[1], data[2], step[2], data[3], step[3], n, k);       \
   }
 
 /* ---- Elements: compute type, size, load and store of each short dtype name ------------------- */
@@ -195,6 +196,19 @@ REF_ELEMENT(half_bits, uint16_t, uint16_t, REF_AS_IS, REF_AS_IS)
   REF_LOOP_2(OP##_i16, i16, i16, i16, INTEGER)  \
   REF_LOOP_2(OP##_i32, i32, i32, i32, INTEGER)  \
   REF_LOOP_2(OP##_i64, i64, i64, i64, INTEGER)
+
+#define REF_TERNARY_FLOATS(OP, FLOAT, DOUBLE)          \
+  REF_LOOP_3(OP##_f16, f16, f16, f16, f16, FLOAT)      \
+  REF_LOOP_3(OP##_bf16, bf16, bf16, bf16, bf16, FLOAT) \
+  REF_LOOP_3(OP##_f32, f32, f32, f32, f32, FLOAT)      \
+  REF_LOOP_3(OP##_f64, f64, f64, f64, f64, DOUBLE)
+
+#define REF_TERNARY_INTEGERS(OP, INTEGER)          \
+  REF_LOOP_3(OP##_u8, u8, u8, u8, u8, INTEGER)     \
+  REF_LOOP_3(OP##_i8, i8, i8, i8, i8, INTEGER)     \
+  REF_LOOP_3(OP##_i16, i16, i16, i16, i16, INTEGER) \
+  REF_LOOP_3(OP##_i32, i32, i32, i32, i32, INTEGER) \
+  REF_LOOP_3(OP##_i64, i64, i64, i64, i64, INTEGER)
 
 /* Tables by dtype. */
 #define REF_FLOAT_LOOPS(OP)                                                                             \
