@@ -13,6 +13,7 @@ from torch_fl_conformance import (
     oracle_convolution_backward,
     oracle_movement,
     oracle_pointwise,
+    oracle_pooling,
     oracle_reduction,
     philox,
 )
@@ -82,6 +83,7 @@ _EXACT_ON_INTEGERS = (
     "add.Tensor", "sub.Tensor", "mul.Tensor", "sum.dim_IntList", "cumsum", "mm", "bmm", "addmm", "convolution",
     "convolution_backward", "scatter_add", "amax", "amin", "addcmul", "lerp.Scalar", "lerp.Tensor", "sigmoid_backward",
     "tanh_backward", "native_dropout_backward",
+    "max_pool2d_with_indices_backward",
 )  # fmt: skip
 
 
@@ -122,6 +124,8 @@ def _answers(problem: Problem, values: Values, precision: Precision) -> dict[str
             if operator.oracle == "convolution_backward":
                 return _gradients(problem, values, precision)
             return {"out": _contracted(problem, values, precision)}
+        if operator.op_class == "pooling":
+            return oracle_pooling.expected(operator.oracle, values, structure, precision)
         return {"out": _moved(problem, values, precision)}
 
 

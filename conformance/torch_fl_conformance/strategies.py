@@ -14,7 +14,14 @@ from types import ModuleType
 
 from torch_fl_spec.registry import Operator
 
-from torch_fl_conformance import draw_contraction, draw_movement, draw_pointwise, draw_random, draw_reduction
+from torch_fl_conformance import (
+    draw_contraction,
+    draw_movement,
+    draw_pointwise,
+    draw_pooling,
+    draw_random,
+    draw_reduction,
+)
 from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES
 from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.layout_blocks import PLACEMENTS, Layout, contiguous_strides
@@ -26,6 +33,7 @@ _DRAWERS: dict[str, ModuleType] = {
     "reduction": draw_reduction,
     "normalisation": draw_reduction,
     "contraction": draw_contraction,
+    "pooling": draw_pooling,
     "movement": draw_movement,
     "index": draw_movement,
     "random": draw_random,

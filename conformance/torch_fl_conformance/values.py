@@ -16,6 +16,7 @@ from torch_fl_spec.vocabulary import REPEATED_REGIMES
 
 from torch_fl_conformance.dtypes import DTYPES, Array, DType, from_bits
 from torch_fl_conformance.rounding import round_to
+from torch_fl_conformance.windows import Windows
 
 Rng = np.random.Generator
 
@@ -27,7 +28,8 @@ class Draw:
     terms: elements (or products) that are added into one output element; magnitude: largest |v| of exact-integer
     data; domain: a key of vocabulary.DOMAINS; bound: exclusive limit of index values; cast_to: the type that
     `castable` values must fit; infinities: whether special values may hold them; ordinal: the tensor's place among
-    the inputs (cross products of special values vary slowest in the first).
+    the inputs (cross products of special values vary slowest in the first); windows: index values are places in a
+    plane, each in the window of its output.
     """
 
     regime: str
@@ -40,6 +42,7 @@ class Draw:
     ordinal: int = 0
     inputs: int = 1
     elementwise: bool = True
+    windows: Windows | None = None
 
 
 def exact_magnitude(terms: int, products: bool, bits: int) -> int | None:
@@ -100,6 +103,8 @@ def _thinned(values: Array, draw: Draw, rng: Rng) -> Array:
 
 
 def _indices(dtype: DType, shape: tuple[int, ...], draw: Draw, rng: Rng) -> Array:
+    if draw.windows is not None:
+        return draw.windows.random_places(shape, rng)
     if draw.regime == "constant":  # all equal: the hardest duplicates
         return np.full(shape, rng.integers(draw.bound), dtype.logical)
     return np.asarray(rng.integers(0, max(draw.bound, 1), shape).astype(dtype.logical))
@@ -225,6 +230,8 @@ def _into_domain(values: Array, dtype: DType, draw: Draw, rng: Rng) -> Array:
     with np.errstate(all="ignore"):
         if domain == "positive" and draw.regime not in ("special", "exhaustive"):
             return np.abs(values)
+        if domain == "negative" and draw.regime not in ("special", "exhaustive"):
+            return -np.abs(values)
         if domain == "unit" and dtype.is_float and draw.regime not in ("special", "exhaustive"):
             return np.where(np.abs(values) > 16, np.copysign(values % 16, values), values).astype(dtype.logical)
         # integer divisors of zero may fail the stream: recipes of their own have them (FL-KERNEL-013)

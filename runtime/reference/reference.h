@@ -72,5 +72,7 @@ REF_KERNELS(convolution);
 REF_KERNELS(convolution_backward);
 REF_KERNELS(softmax);
 REF_KERNELS(layer_norm);
+REF_KERNELS(max_pool);
+REF_KERNELS(max_pool_backward);
 
 #endif /* FL_REFERENCE_H */

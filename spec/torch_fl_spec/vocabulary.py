@@ -55,6 +55,7 @@ SLOT_KINDS: dict[str, tuple[str, ...]] = {
 DOMAINS: dict[str, str] = {
     "any": "every value of the dtype, special values included",
     "positive": "values above zero, apart from the special-value regime",
+    "negative": "values below zero, apart from the special-value regime",
     "unit": "values of moderate size (|x| at most 16), apart from the special-value regime",
     "nonzero": "no zero in integer rows (FL-KERNEL-013 leaves the result unspecified there)",
     "nonnegative": "no negative value in integer rows",
@@ -115,6 +116,12 @@ LABELS: dict[str, str] = {
     "grouped": "more than one group",
     "dilated": "dilation above one",
     "padded": "padding above zero",
+    "unbatched": "an image without batch dimension",
+    "shared_elements": "an element in two windows",
+    "ceil_window": "a window that reaches beyond the padded input (ceil_mode)",
+    "padding_counted": "padding that counts in the divisor of an average",
+    "padding_not_counted": "padding that does not count in the divisor of an average",
+    "global_window": "one window that holds the whole plane",
     "spatial_1d": "one spatial dimension",
     "spatial_2d": "two spatial dimensions",
     "duplicates": "an index that occurs more than once",
@@ -189,7 +196,11 @@ AUXILIARIES: dict[str, dict[str, str]] = {
         "mean_abs": "mean of |x|",
         "s": "sqrt(variance + eps)",
     },
-    "pooling": {},
+    "pooling": {
+        "n": "number of values summed into the output element",
+        "h": "additions on the longest path for n values as the row declares it",
+        "sum_abs": "sum of the absolute values of these, each over the divisor of its window where there is one",
+    },
     "loss": {},
     "movement": {},
     "index": {

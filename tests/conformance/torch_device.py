@@ -51,6 +51,25 @@ _CALLS: dict[str, Callable[[Slots, torch.dtype], Any]] = {
 }
 
 
+def _pooled(problem: Problem, slots: Slots) -> Any:
+    """A pooling operator, with ceil_mode where the outputs are as many as that gives, in its place among the slots."""
+    operator, out = problem.operator, problem.structure.outs[0]
+    function = getattr(torch.ops.aten, operator.short_name)
+    if "kernel_size" not in slots:
+        return function(slots["self"], out.shape[-2:]) if out.name == "out" else function(*slots.values())
+    narrow = slots["grad_output"].shape if "grad_output" in slots else out.shape
+    ceil_mode = any(
+        count > (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1
+        for count, size, window, stride, padding, dilation in zip(
+            narrow[-2:], slots["self"].shape[-2:], slots["kernel_size"], slots["stride"], slots["padding"],
+            slots.get("dilation", (1, 1)), strict=True,
+        )
+    )  # fmt: skip
+    before = list(slots).index("dilation" if "dilation" in slots else "padding") + 1
+    values = list(slots.values())
+    return function(*values[:before], ceil_mode, *values[before:])
+
+
 def call(problem: Problem, tensors: Mapping[str, torch.Tensor], device: str = "cpu") -> tuple[torch.Tensor, ...]:
     """What the ATen operator gives, in dtype and shape of the problem's outputs. tensors: its inputs, on `device`."""
     structure, operator = problem.structure, problem.operator
@@ -65,6 +84,8 @@ def call(problem: Problem, tensors: Mapping[str, torch.Tensor], device: str = "c
         result = torch.empty(structure.outs[0].shape, dtype=dtype, device=device).fill_(slots["value"])
     elif operator.short_name == "arange.start_step":
         result = torch.arange(*slots.values(), dtype=dtype, device=device)
+    elif operator.op_class == "pooling":
+        result = _pooled(problem, slots)
     elif operator.short_name in _CALLS:
         result = _CALLS[operator.short_name](slots, dtype)
     else:

@@ -114,6 +114,7 @@ def test_every_operator_is_there() -> None:
         *("any.dim", "var.correction", "cumsum", "mm", "bmm", "addmm", "convolution", "_softmax"),
         "convolution_backward",
         *("_log_softmax", "native_layer_norm", "cat", "index_select", "gather", "scatter_add"),
+        *("max_pool2d_with_indices", "max_pool2d_with_indices_backward"),
         *("embedding", "flip", "constant_pad_nd", "arange.start_step", "uniform", "normal_functional"),
         *("threshold_backward", "sigmoid_backward", "tanh_backward", "native_dropout_backward"),
         *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor"),

@@ -85,8 +85,8 @@ def _subnormal_kernels(kernels: list[ClaimedKernel], rng: np.random.Generator, e
 
 def _that_add(kernels: list[ClaimedKernel]) -> list[ClaimedKernel]:
     """Kernels in which an order of additions, or of writes, could differ from run to run."""
-    adding = ("reduction", "contraction", "normalisation", "index")
-    names = ("index_select", "gather", "embedding", "argmax", "amax", "amin", "any.dim")
+    adding = ("reduction", "contraction", "normalisation", "pooling", "index")
+    names = ("index_select", "gather", "embedding", "argmax", "amax", "amin", "any.dim", "max_pool2d_with_indices")
     return [
         kernel for kernel in kernels if kernel.operator.op_class in adding and kernel.operator.short_name not in names
     ]
@@ -123,9 +123,9 @@ def _repeats(row: Row, abi: Abi, kernel: ClaimedKernel, rng: np.random.Generator
 
 
 def _duplicating(kernel: ClaimedKernel, dtypes: tuple[str, ...]) -> str:
-    """The argument word under which indices occur more than once, where the operator has one."""
+    """The argument word under which indices occur more than once, or windows share, where the operator has one."""
     words = drawer(kernel.operator).arguments(kernel.operator, kernel.claim(dtypes))
-    return next((word for word in ("inner_equal", "equal") if word in words), words[0])
+    return next((word for word in ("inner_equal", "equal", "shared") if word in words), words[0])
 
 
 class _Load:

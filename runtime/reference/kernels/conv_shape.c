@@ -8,9 +8,8 @@
 #define SLOT_OUTPUT_PADDING 7
 #define SLOT_GROUPS 8
 
-/* `count` values of an int list, the last ones of `values`; a missing first one is `absent`. */
-static fl_status read_list(const fl_kernel* kernel, const fl_call* call, uint32_t slot, uint32_t count, int64_t least,
-                           int64_t absent, int64_t values[2], fl_error* err) {
+fl_status conv_read_list(const fl_kernel* kernel, const fl_call* call, uint32_t slot, uint32_t count, int64_t least,
+                         int64_t absent, int64_t values[2], fl_error* err) {
   const fl_arg* arg = &call->args[slot];
   if (arg->count != count || arg->value.ints == NULL) {
     return fl_fail(err, FL_INVALID_ARGUMENT, "%s: argument %u has %u values, not %u", kernel->op, (unsigned)slot,
@@ -98,10 +97,10 @@ fl_status conv_shape_of(const fl_kernel* kernel, const fl_call* call, const conv
     return fl_fail(err, FL_INVALID_ARGUMENT, "%s: input, weight and output differ in dimensions", kernel->op);
   }
   const uint32_t spatial = input->ndim - 2;
-  FL_TRY(read_list(kernel, call, SLOT_STRIDE, spatial, 1, 1, shape->stride, err));
-  FL_TRY(read_list(kernel, call, SLOT_PADDING, spatial, 0, 0, shape->padding, err));
-  FL_TRY(read_list(kernel, call, SLOT_DILATION, spatial, 1, 1, shape->dilation, err));
-  FL_TRY(read_list(kernel, call, SLOT_OUTPUT_PADDING, spatial, 0, 0, output_padding, err));
+  FL_TRY(conv_read_list(kernel, call, SLOT_STRIDE, spatial, 1, 1, shape->stride, err));
+  FL_TRY(conv_read_list(kernel, call, SLOT_PADDING, spatial, 0, 0, shape->padding, err));
+  FL_TRY(conv_read_list(kernel, call, SLOT_DILATION, spatial, 1, 1, shape->dilation, err));
+  FL_TRY(conv_read_list(kernel, call, SLOT_OUTPUT_PADDING, spatial, 0, 0, output_padding, err));
   FL_TRY(read_spatial(kernel, input, shape->in, err));
   FL_TRY(read_spatial(kernel, weight, shape->taps, err));
   FL_TRY(read_spatial(kernel, out, shape->out, err));

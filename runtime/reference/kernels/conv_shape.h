@@ -44,6 +44,11 @@ fl_status conv_check_bias(const fl_kernel* kernel, const conv_shape* shape, cons
 /* The convolution from the output's side back to the input's, with the same weight: plain for a transposed one. */
 conv_shape conv_reversed(const conv_shape* shape);
 
+/* `count` values of at least `least` from the int list in slot `slot`, as the last ones of `values`; a missing first one
+ * is `absent`. Too few, too many or too small: FL_INVALID_ARGUMENT; 2^31 and more: FL_UNIMPLEMENTED. */
+fl_status conv_read_list(const fl_kernel* kernel, const fl_call* call, uint32_t slot, uint32_t count, int64_t least,
+                         int64_t absent, int64_t values[2], fl_error* err);
+
 /* A view of three dimensions made four: [a, b, s] becomes [a, b, 1, s]. */
 void conv_four_dims(ref_view* view);
 

@@ -68,6 +68,8 @@ static int tag_fits(ref_slot slot, uint32_t tag, uint32_t dtype) {
       return tag == FL_TAG_BOOL;
     case REF_INT:
       return tag == FL_TAG_INT;
+    case REF_INT_OR_NONE:
+      return tag == FL_TAG_INT || tag == FL_TAG_NONE;
     case REF_FLOAT:
       return tag == FL_TAG_FLOAT;
     case REF_INT_LIST:

@@ -30,6 +30,7 @@
 #define REF_INT_LIST 10
 #define REF_STRING 11
 #define REF_RNG 12
+#define REF_INT_OR_NONE 13
 
 /* A slot's type: the number of a type variable (0 ... 7), or a dtype that never varies. */
 #define REF_FIXED(dtype) ((uint8_t)(64 + (dtype)))
