@@ -72,6 +72,7 @@ REF_KERNELS(convolution);
 REF_KERNELS(convolution_backward);
 REF_KERNELS(softmax);
 REF_KERNELS(layer_norm);
+REF_KERNELS(average_pool);
 REF_KERNELS(max_pool);
 REF_KERNELS(max_pool_backward);
 

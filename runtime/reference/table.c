@@ -27,6 +27,7 @@ static const kernel_list lists[] = {
     {ref_kernels_convolution_backward, &ref_kernels_convolution_backward_count},
     {ref_kernels_softmax, &ref_kernels_softmax_count},
     {ref_kernels_layer_norm, &ref_kernels_layer_norm_count},
+    {ref_kernels_average_pool, &ref_kernels_average_pool_count},
     {ref_kernels_max_pool, &ref_kernels_max_pool_count},
     {ref_kernels_max_pool_backward, &ref_kernels_max_pool_backward_count},
 };

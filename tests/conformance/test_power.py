@@ -92,7 +92,8 @@ def test_defect_is_caught(
         *("exp", "mm", "convolution_backward", "sum.dim_IntList", "_softmax", "native_layer_norm", "gelu"),
         *("sigmoid_backward", "tanh_backward", "native_dropout_backward"),
         *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor"),
-        "max_pool2d_with_indices_backward",
+        *("max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward"),
+        *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward"),
     ],
 )
 def test_just_beyond_the_budget_is_caught(op: str, seed: int) -> None:

@@ -26,6 +26,8 @@ _DEPARTURES = {
     "convolution": ("f16", "bf16"),  # sums in half; subnormals flushed
     "convolution_backward": ("f16", "bf16"),
     "max_pool2d_with_indices_backward": ("f16", "bf16"),  # sums in half
+    "avg_pool2d_backward": ("f16", "bf16"),
+    "_adaptive_avg_pool2d_backward": ("f16", "bf16"),
     "div.Tensor_mode": ("bf16", "f16"),  # quotient and remainder are rounded to half on the way
     "sqrt": ("f32", "f64"),  # within one unit, not correctly rounded
     "remainder.Tensor": ("f32", "f64", "bf16"),  # NaN for quotients beyond 2^63

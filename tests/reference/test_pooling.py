@@ -130,6 +130,117 @@ def test_indices_out_of_the_plane_add_nothing(kernels: KernelRunner) -> None:
     assert got.flatten().nonzero().flatten().tolist() == [5]
 
 
+# What is divided by besides: count_include_pad, divisor_override.
+_DIVIDED = [(True, None), (False, None), (True, 5), (False, -3)]
+_AVERAGE = ("kernel_size", "stride", "padding")
+_NOT_DILATED = [number for number in _NUMBERS if "dilation" not in WINDOWS[number]]
+
+
+def _averages(case: dict[str, Any], counted: bool, divisor: int | None) -> tuple[list[Any], list[Any]]:
+    """The arguments of avg_pool2d behind its tensors, for torch and as slots."""
+    lists = _parameters(case, *_AVERAGE)
+    slots = [*_slots(lists), {"bool": counted}, None if divisor is None else {"int": divisor}]
+    return [*lists, case.get("ceil_mode", False), counted, divisor], slots
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("number", _NOT_DILATED)
+def test_average_pool(kernels: KernelRunner, number: int, dtype: str) -> None:
+    case = WINDOWS[number]
+    for seed, (counted, divisor) in enumerate(_DIVIDED):
+        x = draw(dtype, case["x"], LAYOUTS[seed % 3], seed)
+        plain, slots = _averages(case, counted, divisor)
+        exact = torch.ops.aten.avg_pool2d(x.double(), *plain)
+        size = torch.ops.aten.avg_pool2d(x.double().abs(), *plain).abs()
+        shape = tuple(exact.shape)
+        out = Out(dtype, shape, spread_strides(shape) if (seed + number) % 2 else None)
+        got = kernels.run("avg_pool2d", [x, *slots], [out])[0]
+        assert_within(got, exact, accumulator(dtype) * (plain[0][0] * plain[0][1] + 1) * size, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("number", _NOT_DILATED)
+def test_average_pool_backward(kernels: KernelRunner, number: int, dtype: str) -> None:
+    case = WINDOWS[number]
+    backward = torch.ops.aten.avg_pool2d_backward
+    for seed, (counted, divisor) in enumerate(_DIVIDED):
+        x = draw(dtype, case["x"], LAYOUTS[seed % 3], seed)
+        plain, slots = _averages(case, counted, divisor)
+        gradient = draw(dtype, torch.ops.aten.avg_pool2d(x, *plain).shape, LAYOUTS[seed % 3], seed + 30)
+        exact = backward(gradient.double(), x.double(), *plain)
+        size = backward(gradient.double().abs(), x.double(), *plain).abs()
+        out = Out(dtype, case["x"], spread_strides(case["x"]) if (seed + number) % 2 else None)
+        got = kernels.run("avg_pool2d_backward", [gradient, x, *slots], [out])[0]
+        assert_within(got, exact, accumulator(dtype) * (plain[0][0] * plain[0][1] + 2) * size, dtype)
+
+
+# sizes of the input and of a plane of outputs
+_ADAPTIVE: list[tuple[tuple[int, ...], tuple[int, int]]] = [
+    ((2, 3, 8, 12), (4, 3)),
+    ((3, 7, 11), (3, 5)),
+    ((2, 5, 7, 7), (1, 1)),
+    ((1, 2, 3, 4), (7, 9)),
+    ((0, 3, 8, 8), (2, 3)),
+    ((2, 1, 5, 300), (5, 7)),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("sizes", "outputs"), _ADAPTIVE)
+def test_adaptive_average_pool(
+    kernels: KernelRunner, sizes: tuple[int, ...], outputs: tuple[int, int], dtype: str
+) -> None:
+    shape = (*sizes[:-2], *outputs)
+    terms = sizes[-2] * sizes[-1]
+    for seed, layout in enumerate(LAYOUTS[:3]):
+        x = draw(dtype, sizes, layout, seed)
+        exact = torch.ops.aten._adaptive_avg_pool2d(x.double(), outputs)
+        size = torch.ops.aten._adaptive_avg_pool2d(x.double().abs(), outputs)
+        out = Out(dtype, shape, spread_strides(shape) if seed == 1 else None)
+        got = kernels.run("_adaptive_avg_pool2d", [x], [out])[0]
+        assert_within(got, exact, accumulator(dtype) * (terms + 1) * size, dtype)
+        gradient = draw(dtype, shape, layout, seed + 30)
+        exact = torch.ops.aten._adaptive_avg_pool2d_backward(gradient.double(), x.double())
+        size = torch.ops.aten._adaptive_avg_pool2d_backward(gradient.double().abs(), x.double())
+        out = Out(dtype, sizes, spread_strides(sizes) if seed == 2 else None)
+        got = kernels.run("_adaptive_avg_pool2d_backward", [gradient, x], [out])[0]
+        # one element is in every window where there are more outputs than places, at most
+        assert_within(got, exact, accumulator(dtype) * (outputs[0] * outputs[1] + 2) * size, dtype)
+
+
+def test_half_averages_are_summed_in_f32(kernels: KernelRunner) -> None:
+    x = torch.full((1, 70, 70), 2.0, dtype=torch.float16)  # 9800: halves would stop at 4096
+    assert kernels.run("_adaptive_avg_pool2d", [x], [Out("f16", (1, 1, 1))])[0].item() == 2
+
+
+def test_averages_of_infinities_and_nan_are_those_of_torch(kernels: KernelRunner) -> None:
+    case = WINDOWS[5]
+    x = draw("f32", case["x"], "contiguous", 1)
+    x.view(-1)[::9] = float("inf")
+    x.view(-1)[5::31] = float("-inf")
+    x.view(-1)[7::43] = float("nan")
+    plain, slots = _averages(case, False, None)
+    exact = torch.ops.aten.avg_pool2d(x, *plain)
+    got = kernels.run("avg_pool2d", [x, *slots], [Out("f32", tuple(exact.shape))])[0]
+    torch.testing.assert_close(got, exact, equal_nan=True)
+
+
+def test_wrong_averages_are_refused(kernels: KernelRunner) -> None:
+    x, slots = torch.ones(1, 4, 4), _slots([[2, 2], [2, 2], [0, 0]])
+    wrong: list[tuple[str, list[Any], tuple[int, ...]]] = [
+        ("avg_pool2d", [x, *slots, {"bool": True}, {"int": 0}], (1, 2, 2)),
+        ("avg_pool2d", [x, *slots, {"bool": True}, None], (1, 3, 2)),
+        ("avg_pool2d", [x, *slots, {"int": 1}, None], (1, 2, 2)),
+        ("_adaptive_avg_pool2d", [x], (2, 2, 2)),
+        ("_adaptive_avg_pool2d", [x], (1, 0, 2)),
+        ("_adaptive_avg_pool2d_backward", [torch.ones(1, 2, 2), x], (1, 4, 5)),
+    ]
+    for op, args, shape in wrong:
+        with pytest.raises(KernelError) as refused:
+            kernels.run(op, args, [Out("f32", shape)])
+        assert (refused.value.step, refused.value.status) == ("plan", 2)
+
+
 _WRONG: list[tuple[tuple[int, ...], list[list[int]], tuple[int, ...], int]] = [
     ((1, 4, 4), [[2, 2], [2, 2], [0, 0], [1, 1]], (1, 2, 3), 2),
     ((1, 4, 4), [[2, 2], [2, 2], [0, 0], [1, 1]], (2, 2, 2), 2),
