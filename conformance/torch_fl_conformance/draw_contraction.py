@@ -18,7 +18,7 @@ from torch_fl_conformance.shapes import PRIMES, TAILS, between, near_power, one_
 def shapes(operator: Operator, claim: Claim) -> tuple[str, ...]:
     """Strong shape words."""
     if draw_convolution.draws(operator):
-        return ("spatial_2d", "spatial_1d", "square", "long_k")
+        return ("spatial_2d", "spatial_1d", "square", "long_k", "blocks")
     return ("tail", "square", "long_k", "primes", "empty_k", "past_power", "power", "under_power", "blocks")
 
 

@@ -16,10 +16,10 @@ from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
 from torch_fl_conformance.shapes import WEAK_SHAPES, between, one_of
 
 _KINDS = (
-    "plain", "padded", "dilated", "grouped", "depthwise", "strided", "transposed", "output_padding",
+    "plain", "same", "padded", "dilated", "grouped", "depthwise", "strided", "transposed", "output_padding",
     "transposed_grouped", "one_by_one",
 )  # fmt: skip
-_UNIT_STRIDES = ("padded", "dilated", "depthwise")  # kernels go another way there
+_UNIT_STRIDES = ("same", "padded", "dilated", "depthwise")  # kernels go another way there
 _GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 
 
@@ -99,8 +99,10 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
 def _geometry(draw: Draw, claim: Claim, recipe: Recipe, backward: bool) -> _Geometry:
     word = recipe.argument
     dims = 1 if recipe.shape == "spatial_1d" or claim.max_ndim < 4 else 2
-    if recipe.shape in ("one_element", "zero_size", "long_k"):
+    if recipe.shape in ("one_element", "zero_size", "long_k", "blocks"):
         dims = 1 if claim.max_ndim < 4 else between(draw, 1, 2)
+    if word == "same" and claim.max_ndim >= 4:
+        dims = 2  # a row has a neighbour
     transposed = word in ("transposed", "output_padding", "transposed_grouped")
     kernel = tuple(1 if word == "one_by_one" else between(draw, 1, 3) for _ in range(dims))
     stride = tuple(between(draw, 1, 3) for _ in range(dims))
@@ -111,8 +113,12 @@ def _geometry(draw: Draw, claim: Claim, recipe: Recipe, backward: bool) -> _Geom
     dilation = tuple(between(draw, 1, 2) + (word == "dilated") for _ in range(dims))
     if word == "dilated":
         kernel = tuple(max(size, 2) for size in kernel)
+    if word == "same":
+        kernel = (3,) * dims
     reach = tuple(d * (k - 1) for d, k in zip(dilation, kernel, strict=True))
     padding = tuple(between(draw, int(word == "padded"), r) if r else 0 for r in reach)
+    if word == "same":
+        padding = tuple(r // 2 for r in reach)
     if word == "padded" and not any(padding):
         kernel, dilation, padding = (3, *kernel[1:]), (1, *dilation[1:]), (1, *padding[1:])
         reach = (2, *reach[1:])
@@ -123,17 +129,17 @@ def _geometry(draw: Draw, claim: Claim, recipe: Recipe, backward: bool) -> _Geom
     groups = between(draw, 2, 3) if "grouped" in word or word == "depthwise" else 1
     cin, cout, batch = between(draw, 1, 4), between(draw, 1, 4), between(draw, 1, 2)
     least = 1  # narrow positions along each dimension
-    if recipe.shape == "long_k":
-        if word != "one_by_one":
-            kernel = tuple(max(size, 3) for size in kernel) if dims == 2 else (9,)
-            reach = tuple(d * (k - 1) for d, k in zip(dilation, kernel, strict=True))
-        # forward sums over input channels, the gradients over output channels and over positions
-        if not backward or between(draw, 0, 1):
-            cin = one_of(draw, (65, 33))
-        if backward and between(draw, 0, 1):
-            cout = one_of(draw, (65, 33, 101))
-        elif backward:
-            batch, least = 2, 13 if dims == 2 else 131
+    if recipe.shape in ("long_k", "blocks") and word != "one_by_one":
+        kernel = tuple(max(size, 3) for size in kernel) if dims == 2 else (9,)
+        reach = tuple(d * (k - 1) for d, k in zip(dilation, kernel, strict=True))
+        padding = tuple(r // 2 for r in reach) if word == "same" else padding
+    if recipe.shape == "blocks":
+        # more products and more positions than kernels take at once
+        cin, batch, least = 33, 2, 13 if dims == 2 else 131
+    elif recipe.shape == "long_k" and backward:
+        cout = one_of(draw, (65, 33, 101))  # what grad_input is summed over
+    elif recipe.shape == "long_k":
+        cin = one_of(draw, (65, 33))
     if word == "depthwise":
         cin = 1
     spatial = tuple(r + between(draw, 1, 5) + (s if not transposed else 0) for r, s in zip(reach, stride, strict=True))

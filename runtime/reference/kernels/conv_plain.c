@@ -23,52 +23,120 @@ ref_axis conv_last_dims(const ref_view* view, uint32_t count) {
 
 /* ---- The window ------------------------------------------------------------------------------------- */
 
-/* What tap column `tap` sees of the input's row `row` at output positions first ... first + count - 1. */
-static void gather_row(const conv_window* seen, const char* row, int64_t tap, int64_t first, int64_t count,
-                       char* values) {
-  const ref_view* input = seen->input;
-  const conv_shape* shape = seen->shape;
-  const int64_t value_bytes = ref_lane_bytes(ref_lane_of(input->dtype));
-  const int64_t step = shape->stride[1] * input->strides[3];
-  int64_t low;
+/* What a tap sees from one output position to the next, the same for all images and rows. */
+typedef struct {
+  const conv_window* seen;
+  int64_t row_origin; /* input row at output row 0 */
+  int64_t origin;     /* input column at output column 0 */
+  int64_t low;        /* output columns [low, high) lie inside the input's row */
   int64_t high;
-  const int64_t origin = conv_range(shape, 1, tap, shape->in[1], shape->out[1], &low, &high);
-  const int64_t from = low > first ? low : first;
-  const int64_t to = high < first + count ? high : first + count;
-  memset(values, 0, (size_t)(count * value_bytes));
-  if (from >= to) {
+  int64_t channel;
+  int64_t value_bytes;
+} tap_view;
+
+static void clear(const tap_view* tap, char* values, int64_t first, int64_t end) {
+  if (first < end) {
+    memset(values + first * tap->value_bytes, 0, (size_t)((end - first) * tap->value_bytes));
+  }
+}
+
+/* Output columns first ... first + count - 1 of the output row `row`. */
+static void gather_row(const tap_view* tap, int64_t image, int64_t row, int64_t first, int64_t count, char* values) {
+  const ref_view* input = tap->seen->input;
+  const conv_shape* shape = tap->seen->shape;
+  const int64_t in_row = row * shape->stride[0] + tap->row_origin;
+  const int64_t from = tap->low > first ? tap->low : first;
+  const int64_t to = tap->high < first + count ? tap->high : first + count;
+  if (in_row < 0 || in_row >= shape->in[0] || from >= to) {
+    clear(tap, values, 0, count);
     return;
   }
-  const int64_t column = from * shape->stride[1] + origin;
-  const char* source = row + column * input->strides[3] * (int64_t)fl_dtype_size(input->dtype);
-  ref_load_run(input->dtype, source, step, to - from, values + (from - first) * value_bytes);
+  const int64_t column = from * shape->stride[1] + tap->origin;
+  const int64_t place = in_row * input->strides[2] + column * input->strides[3];
+  const char* source = conv_plane(input, image, tap->channel) + place * (int64_t)fl_dtype_size(input->dtype);
+  clear(tap, values, 0, from - first);
+  ref_load_run(input->dtype, source, shape->stride[1] * input->strides[3], to - from,
+               values + (from - first) * tap->value_bytes);
+  clear(tap, values, to - first, count);
+}
+
+/* Whether output positions of an image are the input's, shifted: rows as long, stride 1, no gaps. */
+static int is_shifted(const conv_window* seen) {
+  const conv_shape* shape = seen->shape;
+  const int even = seen->input->strides[2] == shape->in[1] * seen->input->strides[3];
+  return even && shape->stride[0] == 1 && shape->stride[1] == 1 && shape->in[1] == shape->out[1];
+}
+
+/* Every `step`-th of `count` values to zero. */
+static void clear_each(const tap_view* tap, char* values, int64_t count, int64_t step) {
+  for (int64_t i = 0; i < count; i += step) {
+    if (tap->value_bytes == 4) {
+      ((float*)values)[i] = 0;
+    } else {
+      ((double*)values)[i] = 0;
+    }
+  }
+}
+
+/* Sets output columns first ... end - 1 to zero in every row of positions start ... start + count - 1. */
+static void clear_columns(const tap_view* tap, int64_t start, int64_t count, int64_t first, int64_t end, char* values) {
+  const int64_t width = tap->seen->shape->out[1];
+  for (int64_t column = first; column < end; column++) {
+    const int64_t at = (column - start % width + width) % width;
+    clear_each(tap, values + at * tap->value_bytes, count - at, width);
+  }
+}
+
+/* Positions start ... start + count - 1 of one image as one run, then zeros where the run went over a row's edge. */
+static void gather_shifted(const tap_view* tap, int64_t image, int64_t start, int64_t count, char* values) {
+  const ref_view* input = tap->seen->input;
+  const conv_shape* shape = tap->seen->shape;
+  const int64_t shift = tap->row_origin * shape->in[1] + tap->origin;
+  const int64_t least = -shift > start ? -shift : start;
+  const int64_t from = least < start + count ? least : start + count;
+  const int64_t most = shape->in[0] * shape->in[1] - shift;
+  const int64_t until = most < start + count ? most : start + count;
+  const int64_t to = until > from ? until : from;
+  const int64_t place = (from + shift) * input->strides[3];
+  clear(tap, values, 0, from - start);
+  if (from < to) {
+    const char* source = conv_plane(input, image, tap->channel) + place * (int64_t)fl_dtype_size(input->dtype);
+    ref_load_run(input->dtype, source, input->strides[3], to - from, values + (from - start) * tap->value_bytes);
+  }
+  clear(tap, values, to - start, count);
+  clear_columns(tap, start, count, 0, tap->low, values);
+  clear_columns(tap, start, count, tap->high, shape->out[1], values);
 }
 
 void conv_gather_window(const ref_gemm_source* source, int64_t first, int64_t count, int64_t tap, void* values) {
   const conv_window* seen = source->user;
   const conv_shape* shape = seen->shape;
-  const int64_t value_bytes = ref_lane_bytes(ref_lane_of(source->dtype));
-  const int64_t tap_column = tap % shape->taps[1];
+  const int64_t positions = shape->out[0] * shape->out[1];
+  tap_view view = {.seen = seen, .value_bytes = ref_lane_bytes(ref_lane_of(source->dtype))};
   const int64_t tap_row = tap / shape->taps[1] % shape->taps[0];
-  const int64_t channel = seen->channel + tap / shape->taps[1] / shape->taps[0];
+  view.origin = conv_range(shape, 1, tap % shape->taps[1], shape->in[1], shape->out[1], &view.low, &view.high);
+  view.row_origin = tap_row * shape->dilation[0] - shape->padding[0];
+  view.channel = seen->channel + tap / shape->taps[1] / shape->taps[0];
+  const int shifted = is_shifted(seen);
+  const int64_t unit = shifted ? positions : shape->out[1];
+  int64_t image = first / positions;
+  int64_t start = first % positions;
   char* to = values;
   while (count > 0) {
-    const int64_t column = first % shape->out[1];
-    const int64_t row = first / shape->out[1] % shape->out[0];
-    const int64_t image = first / shape->out[1] / shape->out[0];
-    const int64_t left = shape->out[1] - column;
+    const int64_t left = unit - start % unit;
     const int64_t some = left < count ? left : count;
-    const int64_t in_row = row * shape->stride[0] - shape->padding[0] + tap_row * shape->dilation[0];
-    if (in_row < 0 || in_row >= shape->in[0]) {
-      memset(to, 0, (size_t)(some * value_bytes));
+    if (shifted) {
+      gather_shifted(&view, image, start, some, to);
     } else {
-      const char* plane = conv_plane(seen->input, image, channel);
-      const char* line = plane + in_row * seen->input->strides[2] * (int64_t)fl_dtype_size(source->dtype);
-      gather_row(seen, line, tap_column, column, some, to);
+      gather_row(&view, image, start / unit, start % unit, some, to);
     }
-    to += some * value_bytes;
-    first += some;
+    to += some * view.value_bytes;
     count -= some;
+    start += some;
+    if (start == positions) {
+      start = 0;
+      image++;
+    }
   }
 }
 

@@ -4,45 +4,81 @@
 #include <string.h>
 
 #define VECTOR_BYTES 32
-typedef float gemm_vec_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));
-typedef double gemm_vec_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
-typedef uint64_t gemm_vec_i64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
+#define GEMM_VECTORS(ACC, name)                                                                      \
+  typedef ACC gemm_vec_##name __attribute__((vector_size(VECTOR_BYTES), may_alias));                 \
+  typedef ACC gemm_any_##name __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(sizeof(ACC)))); \
+  typedef ACC gemm_quad_##name __attribute__((vector_size(4 * sizeof(ACC)), may_alias, aligned(sizeof(ACC))))
+GEMM_VECTORS(float, f32);
+GEMM_VECTORS(double, f64);
+GEMM_VECTORS(uint64_t, i64);
+typedef int32_t gemm_mask_32 __attribute__((vector_size(16)));
+typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
+
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (MASK){__VA_ARGS__})
+#endif
 
 #define ACC float
+#define MASK gemm_mask_32
 #define VEC gemm_vec_f32
+#define UNALIGNED gemm_any_f32
+#define QUAD gemm_quad_f32
+#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
 #define NAME(x) x##_f32
 #include "gemm_tile.inc"
 #undef ACC
+#undef MASK
 #undef VEC
+#undef UNALIGNED
+#undef QUAD
+#undef LANES
 #undef NAME
 
 #define ACC double
+#define MASK gemm_mask_64
 #define VEC gemm_vec_f64
+#define UNALIGNED gemm_any_f64
+#define QUAD gemm_quad_f64
+#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
 #define NAME(x) x##_f64
 #include "gemm_tile.inc"
 #undef ACC
+#undef MASK
 #undef VEC
+#undef UNALIGNED
+#undef QUAD
+#undef LANES
 #undef NAME
 
 /* Unsigned, so that sums and products wrap. */
 #define ACC uint64_t
+#define MASK gemm_mask_64
 #define VEC gemm_vec_i64
+#define UNALIGNED gemm_any_i64
+#define QUAD gemm_quad_i64
+#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
 #define NAME(x) x##_i64
 #include "gemm_tile.inc"
 #undef ACC
+#undef MASK
 #undef VEC
+#undef UNALIGNED
+#undef QUAD
+#undef LANES
 #undef NAME
 
 typedef struct {
   void (*micro)(const void* a, const void* b, int64_t depth, void* c, int64_t ldc);
-  void (*spread)(const void* values, int64_t count, int64_t step, void* panel);
-  void (*place)(const void* values, int64_t count, int64_t width, void* panel);
+  void (*interleave)(const void* lines, int64_t ld, int64_t count, int64_t depth, int64_t width, void* panel);
+  void (*place)(const void* values, int64_t count, int64_t width, int64_t step, void* panels);
 } gemm_arithmetic;
 
 static const gemm_arithmetic arithmetics[] = {
-    [REF_LANE_F32] = {gemm_micro_f32, gemm_spread_f32, gemm_place_f32},
-    [REF_LANE_F64] = {gemm_micro_f64, gemm_spread_f64, gemm_place_f64},
-    [REF_LANE_I64] = {gemm_micro_i64, gemm_spread_i64, gemm_place_i64},
+    [REF_LANE_F32] = {gemm_micro_f32, gemm_interleave_f32, gemm_place_f32},
+    [REF_LANE_F64] = {gemm_micro_f64, gemm_interleave_f64, gemm_place_f64},
+    [REF_LANE_I64] = {gemm_micro_i64, gemm_interleave_i64, gemm_place_i64},
 };
 
 static int64_t smaller(int64_t a, int64_t b) {
@@ -53,6 +89,12 @@ static int64_t round_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+/* The most bytes that the lines of one panel have at each depth: those of B in any lane, or of A in the widest. */
+#define GEMM_PANEL_BYTES 64
+
+/* From one line of a panel to the next before they are turned: no power of two, whose lines would share cache sets. */
+#define LINE_VALUES (GEMM_BLOCK_DEPTH + 16)
+
 /* Lines of B in a panel: two vectors. */
 static int64_t panel_columns(ref_lane lane) {
   return 2 * VECTOR_BYTES / ref_lane_bytes(lane);
@@ -61,8 +103,12 @@ static int64_t panel_columns(ref_lane lane) {
 /* Scratch of so many bytes lies on the stack: to ask the host for it would cost more than a small product itself. */
 #define SMALL_SCRATCH 1024
 
+/* An A of no more bytes is packed once for the whole product: a filter, for all the images that it sees. */
+#define WHOLE_A 262144
+
 /* Scratch of one product: packed A, packed B, the tile of C, each a multiple of 64 bytes. */
 typedef struct {
+  int whole_a;
   int64_t a_bytes;
   int64_t b_bytes;
   int64_t c_bytes;
@@ -76,7 +122,9 @@ static gemm_scratch scratch_of(ref_lane lane, int64_t rows, int64_t columns, int
   const int64_t block_depth = smaller(depth, GEMM_BLOCK_DEPTH);
   gemm_scratch scratch;
   scratch.ld = block_columns;
-  scratch.a_bytes = round_up(block_rows * block_depth * value_bytes, 64);
+  const int64_t all_rows = round_up(rows, GEMM_ROWS);
+  scratch.whole_a = columns > GEMM_BLOCK_COLUMNS && rows > 0 && depth <= WHOLE_A / value_bytes / all_rows;
+  scratch.a_bytes = round_up((scratch.whole_a ? all_rows * depth : block_rows * block_depth) * value_bytes, 64);
   scratch.b_bytes = round_up(block_columns * block_depth * value_bytes, 64);
   scratch.c_bytes = round_up(block_rows * block_columns * value_bytes, 64);
   return scratch;
@@ -105,22 +153,43 @@ typedef struct {
   char* panels;
 } gemm_piece;
 
-/* Packs a panel whose lines lie along memory: a line at a time, spread over the panel. */
+/* Whether the values of a line lie side by side as they are calculated with, lines evenly apart. */
+static int is_ready(const ref_gemm_source* source) {
+  const int same = source->dtype == FL_DTYPE_F32 || source->dtype == FL_DTYPE_F64 || source->dtype == FL_DTYPE_I64;
+  return same && source->gather_along == NULL && source->lines.ndim == 1 && ref_axis_step(&source->depths) == 1;
+}
+
+/* Packs a panel whose lines are ready, a run at a time. */
+static void pack_ready(const gemm_piece* piece, int64_t first, int64_t count, char* panel) {
+  const ref_gemm_source* source = piece->source;
+  const char* line = ref_element(source->dtype, source->data, &source->lines, first);
+  for (int64_t k = 0; k < piece->depths;) {
+    const int64_t run = smaller(ref_axis_run(&source->depths, piece->depth + k), piece->depths - k);
+    const char* values = line + ref_axis_offset(&source->depths, piece->depth + k) * piece->value_bytes;
+    char* to = panel + k * piece->width * piece->value_bytes;
+    piece->arithmetic->interleave(values, source->lines.strides[0], count, run, piece->width, to);
+    k += run;
+  }
+}
+
+/* Packs a panel whose lines lie along memory: all of its lines, then turned into the panel. */
 static void pack_along(const gemm_piece* piece, int64_t first, int64_t count, char* panel) {
   const ref_gemm_source* source = piece->source;
-  double values[GEMM_BLOCK_DEPTH];
-  if (count < piece->width) {
-    memset(panel, 0, (size_t)(piece->depths * piece->width * piece->value_bytes));
+  if (is_ready(source)) {
+    pack_ready(piece, first, count, panel);
+    return;
   }
+  double lines[GEMM_PANEL_BYTES / 8 * LINE_VALUES];
   for (int64_t i = 0; i < count; i++) {
+    char* values = (char*)lines + i * LINE_VALUES * piece->value_bytes;
     if (source->gather_along != NULL) {
       source->gather_along(source, piece->depth, piece->depths, first + i, values);
     } else {
       const char* line = ref_element(source->dtype, source->data, &source->lines, first + i);
       ref_load(source->dtype, line, &source->depths, piece->depth, piece->depths, values);
     }
-    piece->arithmetic->spread(values, piece->depths, piece->width, panel + i * piece->value_bytes);
   }
+  piece->arithmetic->interleave(lines, LINE_VALUES, count, piece->depths, piece->width, panel);
 }
 
 /* Packs one depth of all panels: what a gather, or a matrix whose columns lie along memory, gives at once. */
@@ -133,12 +202,8 @@ static void pack_across(const gemm_piece* piece, int64_t depth) {
     const char* column = ref_element(source->dtype, source->data, &source->depths, piece->depth + depth);
     ref_load(source->dtype, column, &source->lines, piece->line, piece->lines, values);
   }
-  const char* from = (const char*)values;
-  for (int64_t first = 0; first < piece->lines; first += piece->width) {
-    const int64_t count = smaller(piece->width, piece->lines - first);
-    char* to = piece->panels + (first * piece->depths + depth * piece->width) * piece->value_bytes;
-    piece->arithmetic->place(from + first * piece->value_bytes, count, piece->width, to);
-  }
+  char* to = piece->panels + depth * piece->width * piece->value_bytes;
+  piece->arithmetic->place(values, piece->lines, piece->width, piece->width * piece->depths, to);
 }
 
 static void pack(const gemm_piece* piece) {
@@ -168,6 +233,21 @@ static void multiply(const gemm_piece* a, const gemm_piece* b, char* tile, int64
   }
 }
 
+/* Packs the depths of A from `k` on; `column` is the first column that they are for. Blocks of an A that stays whole
+ * lie one after the other, and are packed on the way through the first columns. */
+static void pack_left(gemm_piece* left, const gemm_scratch* scratch, char* panels, int64_t k, int64_t column) {
+  left->depth = k;
+  left->depths = smaller(GEMM_BLOCK_DEPTH, left->source->depths.count - k);
+  left->panels = panels;
+  if (scratch->whole_a) {
+    const int64_t before = left->line * left->source->depths.count + round_up(left->lines, GEMM_ROWS) * k;
+    left->panels = panels + before * left->value_bytes;
+  }
+  if (!scratch->whole_a || column == 0) {
+    pack(left);
+  }
+}
+
 void ref_gemm(const ref_gemm_source* a, const ref_gemm_source* b, const ref_gemm_sink* sink, char* workspace) {
   const ref_lane lane = ref_lane_of(a->dtype);
   const int64_t rows = a->lines.count;
@@ -190,11 +270,9 @@ void ref_gemm(const ref_gemm_source* a, const ref_gemm_source* b, const ref_gemm
       left.lines = smaller(GEMM_BLOCK_ROWS, rows - row);
       memset(tile, 0, (size_t)scratch.c_bytes);
       for (int64_t k = 0; k < depth; k += GEMM_BLOCK_DEPTH) {
-        left.depth = k;
-        left.depths = smaller(GEMM_BLOCK_DEPTH, depth - k);
+        pack_left(&left, &scratch, workspace, k, column);
         right.depth = k;
         right.depths = left.depths;
-        pack(&left);
         pack(&right);
         multiply(&left, &right, tile, scratch.ld);
       }

@@ -51,18 +51,33 @@ static void combine_i64(const ref_gemm_store* store, const uint64_t* sums, const
   }
 }
 
-static void store_row(const ref_gemm_store* store, const void* sums, int64_t row, int64_t column, int64_t columns) {
-  const ref_lane lane = ref_lane_of(store->dtype);
-  char* to = ref_element(store->dtype, store->out, &store->rows, row);
-  if (store->addend == NULL && is_one(store->alpha, lane)) {
-    ref_store(store->dtype, to, &store->columns, column, columns, sums);
-    return;
+/* Whether all of a row is sums + one addend, such as the bias of a channel. That needs no double: a sum of two floats
+ * is rounded once as it is. */
+static int has_one_addend(const ref_gemm_store* store, ref_lane lane) {
+  const ref_axis* columns = &store->addend_columns;
+  return lane == REF_LANE_F32 && store->alpha.f64 == 1.0 && store->beta.f64 == 1.0 && columns->ndim == 1 && columns->strides[0] == 0;
+}
+
+REF_HOT static void add_one(const float* sums, float addend, int64_t count, float* values) {
+  for (int64_t i = 0; i < count; i++) {
+    values[i] = sums[i] + addend;
   }
+}
+
+/* The finished values of elements column ... column + columns - 1 of a row. */
+static void finish_row(const ref_gemm_store* store, const void* sums, int64_t row, int64_t column, int64_t columns,
+                       double* values) {
+  const ref_lane lane = ref_lane_of(store->dtype);
   double loaded[GEMM_BLOCK_COLUMNS];
-  double values[GEMM_BLOCK_COLUMNS];
   const void* addends = NULL;
   if (store->addend != NULL) {
     const char* from = ref_element(store->dtype, store->addend, &store->addend_rows, row);
+    if (has_one_addend(store, lane)) {
+      float addend;
+      ref_load_run(store->dtype, from, 0, 1, &addend);
+      add_one(sums, addend, columns, (float*)values);
+      return;
+    }
     ref_load(store->dtype, from, &store->addend_columns, column, columns, loaded);
     addends = loaded;
   }
@@ -77,6 +92,16 @@ static void store_row(const ref_gemm_store* store, const void* sums, int64_t row
       combine_i64(store, sums, addends, columns, (uint64_t*)values);
       break;
   }
+}
+
+static void store_row(const ref_gemm_store* store, const void* sums, int64_t row, int64_t column, int64_t columns) {
+  char* to = ref_element(store->dtype, store->out, &store->rows, row);
+  double values[GEMM_BLOCK_COLUMNS];
+  if (store->addend == NULL && is_one(store->alpha, ref_lane_of(store->dtype))) {
+    ref_store(store->dtype, to, &store->columns, column, columns, sums);
+    return;
+  }
+  finish_row(store, sums, row, column, columns, values);
   ref_store(store->dtype, to, &store->columns, column, columns, values);
 }
 
