@@ -20,13 +20,14 @@ def register() -> None:
     if name == NAME:
         return
     refuse_taken(name)
-    from torch_fl import _bridge, data_parallel, fl, printing
+    from torch_fl import _bridge, data_parallel, dlpack, fl, printing
 
     atexit.register(_bridge.end_autograd_threads)
     rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, fl)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)
     data_parallel.register()
+    dlpack.register()
     printing.register()
     if torch.distributed.is_available():  # so that whatever asks for one is told the same
         torch.distributed.Backend.register_backend(NAME, _no_process_group, devices=[NAME])
