@@ -40,7 +40,7 @@ def arguments(operator: Operator, claim: Claim) -> list[str]:
         return list(_ADAPTIVE)
     words = [*_STRIDED]
     if "dilation" in slots:
-        words += ["dilated", "padded_dilated"]
+        words += ["dilated", "padded_dilated", *(["padded_low"] if operator.oracle == "max_pool" else [])]
     if "divisor_override" in slots:
         words += ["divisor", "padded_not_counted", "padded_divisor"]
     return words + (["out_of_range"] if "indices" in slots else [])
@@ -150,7 +150,7 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
         return _call(draw, operator, claim, recipe, leading, _adaptive(draw, recipe), {}, set())
     word = "one_by_one" if recipe.shape == "one_element" else recipe.argument
     first = between(draw, 0, 1)
-    pair = [_window(draw, word, axis == first) for axis in range(2)]
+    pair = [_window(draw, word, axis == first or word == "padded_low") for axis in range(2)]
     if recipe.shape == "square":
         pair = [pair[first]] * 2
     places = [window.places(draw, count) for window, count in zip(pair, _outputs(draw, recipe), strict=True)]
@@ -230,8 +230,8 @@ def _call(
         spec = _values(operator, claim, recipe, terms, place)
         if recipe.argument == "out_of_range":  # what is added to a large sentinel shows where it is infinite or NaN
             spec = replace(spec, regime="special", terms=1)
-        if operator.oracle == "max_pool" and "padded" in labels and between(draw, 0, 3):
-            spec = replace(spec, domain="negative")  # padding that takes part in a maximum shows among these alone
+        if recipe.argument == "padded_low":  # padding that takes part in a maximum shows among negative values alone
+            spec = replace(spec, regime="normal" if spec.regime == "special" else spec.regime, domain="negative")
         inputs.append(Tensor(slot.name, dtype, shape, spec, repeat))
     args: list[dict[str, Any]] = []
     for slot in operator.slots:
