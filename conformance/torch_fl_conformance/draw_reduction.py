@@ -1,4 +1,4 @@
-"""Draws calls of reductions, scans, softmax and layer norm: which dimensions, how long, with what besides."""
+"""Draws calls of reductions, scans, softmax and what it gives back, layer norm: which dimensions, how long."""
 
 from __future__ import annotations
 
@@ -94,11 +94,12 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     terms = 1
     for axis in dims:
         terms *= shape[axis]
-    x = _input(draw, operator, claim, recipe, "self", shape, terms)
+    names = [slot.name for slot in operator.slots if slot.kind == "tensor"]
+    inputs = tuple(_input(draw, operator, claim, recipe, name, shape, terms) for name in names)
     out_type = DTYPES[operator.dtype_of(operator.outs[0].type, claim.dtypes)]
-    keeps_shape = operator.short_name in ("cumsum", "_softmax", "_log_softmax")
+    keeps_shape = operator.short_name == "cumsum" or "softmax" in operator.short_name
     out_shape = tuple(shape) if keeps_shape else tuple(1 if a in dims else s for a, s in enumerate(shape))
-    args: list[dict[str, Any]] = [{"tensor": "self"}]
+    args: list[dict[str, Any]] = [{"tensor": name} for name in names]
     params: dict[str, Any] = {}
     if "dim" in slots:
         params["dim"] = dims[0]
@@ -119,7 +120,9 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     labels |= {"past_power"} if _is_past_power(terms) else set()
     labels |= {"tail"} if terms % 4 and terms > 1 else set()
     labels |= {"zero_size"} if 0 in shape else set()
-    return Structure((x,), (Tensor("out", out_type, out_shape),), tuple(args), params, frozenset(labels))
+    return Structure(
+        inputs, (Tensor(operator.outs[0].name, out_type, out_shape),), tuple(args), params, frozenset(labels)
+    )
 
 
 def _is_past_power(size: int) -> bool:

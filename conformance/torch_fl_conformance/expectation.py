@@ -9,6 +9,7 @@ import numpy as np
 from torch_fl_spec.vocabulary import expression_name
 
 from torch_fl_conformance import (
+    expectation_training,
     oracle_contraction,
     oracle_convolution_backward,
     oracle_movement,
@@ -20,6 +21,7 @@ from torch_fl_conformance import (
 from torch_fl_conformance.budget import Bound, Precision, bound, names_used_by
 from torch_fl_conformance.compare import Expected
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
+from torch_fl_conformance.operands_training import make_consistent
 from torch_fl_conformance.oracle_maths import widen
 from torch_fl_conformance.oracle_operands import Operands
 from torch_fl_conformance.problem import Problem, Structure, Tensor
@@ -44,6 +46,8 @@ def elements(problem: Problem, variation: int = 0) -> dict[str, Array]:
             flat[spots] = np.resize(unserved, spots.size)  # in their order: few spots have the first ones
             core = flat.reshape(core.shape)
         made[tensor.name] = np.broadcast_to(core, tensor.shape) if tensor.repeat else core
+    seed = np.array([problem.value_seed, len(made), variation], np.uint32)
+    make_consistent(problem, made, np.random.Generator(np.random.PCG64(seed)))
     return made
 
 
@@ -111,6 +115,8 @@ def _answers(problem: Problem, values: Values, precision: Precision) -> dict[str
     operator, structure = problem.operator, problem.structure
     params = structure.params
     with np.errstate(all="ignore"):
+        if operator.oracle in expectation_training.ORACLES:
+            return expectation_training.answers(problem, values, precision)
         if operator.op_class == "pointwise":
             output = structure.outs[0]
             dtype = DTYPES[problem.claim.dtypes[0]]

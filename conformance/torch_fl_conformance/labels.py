@@ -30,7 +30,7 @@ def required(operator: Operator, claim: Claim) -> list[str]:
     if claim.max_ndim < 4:
         names -= {"spatial_2d"}
     if claim.max_ndim < 2:
-        names -= {"square", "outer_dim", "many_dims"}
+        names -= {"square", "outer_dim", "many_dims", "ignored"}
     output = DTYPES[operator.dtype_of(operator.outs[0].type, claim.dtypes)]
     if any(slot.domain == "castable" for slot in tensors) and not output.is_float and output.kind != "bool":
         names -= {"special_values"}  # no integer stands for NaN: such elements are never drawn
@@ -151,4 +151,7 @@ def _of_meeting(problem: Problem, values: Mapping[str, Array]) -> set[str]:
         bias = values["self"]
         if bias.dtype.kind == "f" and np.isnan(bias).any():
             return {"beta_zero"}
+    if "ignore_index" in problem.structure.params and values["target"].size:
+        ignored = values["target"] == problem.structure.params["ignore_index"]
+        return {"all_ignored"} if ignored.all() else {"ignored"} if ignored.any() else set()
     return set()

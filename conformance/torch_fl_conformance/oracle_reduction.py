@@ -151,6 +151,16 @@ def softmax(x: Array, dim: int, dtype: DType, precision: Precision, log: bool) -
     return Expected(shifted - log_s if log else p, elements)
 
 
+def softmax_backward(grad: Array, output: Array, dim: int, dtype: DType, precision: Precision, log: bool) -> Expected:
+    """output * (grad - sum(grad * output)), or grad - exp(output) * sum(grad)."""
+    g, y = widen(grad, dtype), widen(output, dtype)
+    p = np.exp(y) if log else y
+    summed = g if log else g * y
+    elements = _counted(summed, (dim,), precision)
+    total = np.sum(summed, axis=dim, keepdims=True)
+    return Expected(g - p * total if log else y * (g - total), {**elements, "p": p})
+
+
 def layer_norm(
     x: Array,
     dims: tuple[int, ...],

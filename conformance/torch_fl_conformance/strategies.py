@@ -16,6 +16,7 @@ from torch_fl_spec.registry import Operator
 
 from torch_fl_conformance import (
     draw_contraction,
+    draw_loss,
     draw_movement,
     draw_pointwise,
     draw_pooling,
@@ -34,6 +35,7 @@ _DRAWERS: dict[str, ModuleType] = {
     "normalisation": draw_reduction,
     "contraction": draw_contraction,
     "pooling": draw_pooling,
+    "loss": draw_loss,
     "movement": draw_movement,
     "index": draw_movement,
     "random": draw_random,

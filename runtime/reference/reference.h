@@ -75,5 +75,8 @@ REF_KERNELS(layer_norm);
 REF_KERNELS(average_pool);
 REF_KERNELS(max_pool);
 REF_KERNELS(max_pool_backward);
+REF_KERNELS(softmax_backward);
+REF_KERNELS(nll_loss);
+REF_KERNELS(nll_loss_backward);
 
 #endif /* FL_REFERENCE_H */

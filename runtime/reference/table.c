@@ -30,6 +30,9 @@ static const kernel_list lists[] = {
     {ref_kernels_average_pool, &ref_kernels_average_pool_count},
     {ref_kernels_max_pool, &ref_kernels_max_pool_count},
     {ref_kernels_max_pool_backward, &ref_kernels_max_pool_backward_count},
+    {ref_kernels_softmax_backward, &ref_kernels_softmax_backward_count},
+    {ref_kernels_nll_loss, &ref_kernels_nll_loss_count},
+    {ref_kernels_nll_loss_backward, &ref_kernels_nll_loss_backward_count},
 };
 #define N_LISTS (sizeof lists / sizeof lists[0])
 

@@ -94,6 +94,7 @@ def test_defect_is_caught(
         *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor"),
         *("max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward"),
         *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward"),
+        *("_softmax_backward_data", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward"),
     ],
 )
 def test_just_beyond_the_budget_is_caught(op: str, seed: int) -> None:

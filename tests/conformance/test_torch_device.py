@@ -12,6 +12,8 @@ from .torch_device import TorchDevice
 _DEPARTURES = {
     "_softmax": ("f16", "bf16"),  # exponentials and sums rounded to half along outer dims
     "_log_softmax": ("f16", "bf16"),
+    "nll_loss_forward": ("f16", "bf16"),  # sums of losses and of weights in half
+    "nll_loss_backward": ("f16", "bf16"),  # grad_output / total_weight is rounded to half
     "native_layer_norm": ("f16", "bf16"),  # mean and rstd are computed, then kept, in half
     "add.Tensor": ("f16", "bf16"),  # alpha * other is rounded to half
     "sub.Tensor": ("f16", "bf16"),

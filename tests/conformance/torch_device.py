@@ -47,6 +47,8 @@ _CALLS: dict[str, Callable[[Slots, torch.dtype], Any]] = {
     ),
     "addcmul": lambda s, d: torch.addcmul(s["self"], s["tensor1"], s["tensor2"], value=s["value"]),
     "addcdiv": lambda s, d: torch.addcdiv(s["self"], s["tensor1"], s["tensor2"], value=s["value"]),
+    "_softmax_backward_data": lambda s, d: torch.ops.aten._softmax_backward_data(*s.values(), d),
+    "_log_softmax_backward_data": lambda s, d: torch.ops.aten._log_softmax_backward_data(*s.values(), d),
     "cat": lambda s, d: torch.cat(s["tensors"], s["dim"]),
 }
 
@@ -104,7 +106,8 @@ def inputs(problem: Problem, elements: Mapping[str, Array]) -> dict[str, torch.T
     for tensor in problem.structure.inputs:
         made = to_torch(elements[tensor.name], tensor.dtype)
         if tensor.draw is not None and tensor.draw.domain == "index":
-            made = made % tensor.draw.bound
+            ignored = made == problem.structure.params.get("ignore_index", tensor.draw.bound)
+            made = torch.where(ignored, made, made % tensor.draw.bound)
         if tensor.draw is not None and tensor.draw.domain == "nonzero" and not tensor.dtype.is_float:
             made = torch.where(made == 0, 1, made)
         tensors[tensor.name] = made

@@ -138,7 +138,7 @@ def test_run_enqueues_and_allocates_nothing(
             row.label(*(["gated"] if right else []))
         else:
             judge_case(row, abi.driver, kernel, problem, easier=problem, labels=("run",))
-    for kernel in claimed(declarations, ("contraction", "normalisation", "reduction", "pooling", "index")):
+    for kernel in claimed(declarations, ("contraction", "normalisation", "reduction", "pooling", "index", "loss")):
         _workspace(row, abi, kernel, rng)
     _free_memory(row, abi, kernels, rng, effort)
 

@@ -85,7 +85,7 @@ def _subnormal_kernels(kernels: list[ClaimedKernel], rng: np.random.Generator, e
 
 def _that_add(kernels: list[ClaimedKernel]) -> list[ClaimedKernel]:
     """Kernels in which an order of additions, or of writes, could differ from run to run."""
-    adding = ("reduction", "contraction", "normalisation", "pooling", "index")
+    adding = ("reduction", "contraction", "normalisation", "pooling", "index", "loss")
     names = ("index_select", "gather", "embedding", "argmax", "amax", "amin", "any.dim", "max_pool2d_with_indices")
     return [
         kernel for kernel in kernels if kernel.operator.op_class in adding and kernel.operator.short_name not in names

@@ -13,7 +13,7 @@
 #include "reference.h"
 
 #define REF_MAX_ARGS 10
-#define REF_MAX_OUTS 3
+#define REF_MAX_OUTS 5
 #define REF_COUNT(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
 
 /* What a slot may carry. */
