@@ -15,7 +15,6 @@ from torch_fl_conformance.arguments import Arg, encode, host, struct
 from torch_fl_conformance.driver_client import Driver
 from torch_fl_conformance.handles import Block, CallResult, HostBuffer, Stream
 
-SLOW_NS = 5_000_000  # what a small operation may take before a wait for many of them gives up
 SYNC_NS = 20_000_000_000  # below the watchdog, so that work which never completes is a failure with a name
 _SHORT = 4096  # bytes that travel in the command itself
 

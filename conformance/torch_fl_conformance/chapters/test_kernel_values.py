@@ -15,7 +15,6 @@ from torch_fl_conformance.effort import Effort
 from torch_fl_conformance.facade import Abi
 from torch_fl_conformance.kernel_row import check_declaration
 from torch_fl_conformance.kernel_samples import ClaimedKernel, claimed, drawn, one_row, per_class, plain
-from torch_fl_conformance.moves import SLOW_NS, SYNC_NS
 from torch_fl_conformance.problem import Problem
 from torch_fl_conformance.row import Row
 from torch_fl_conformance.rule import rule
@@ -134,6 +133,7 @@ class _Load:
     def __init__(self, abi: Abi, device: str, thread: str) -> None:
         self.abi, self.thread = abi, thread
         self.stream, self.block = abi.stream(device), abi.alloc(device, 4096)
+        self.record = ""  # of the last storm's host tasks
 
     def keep_up(self) -> None:
         """Begin, or begin anew where the last storm is through; returns at once.
@@ -144,15 +144,15 @@ class _Load:
             return
         if self.abi.query(self.stream) == header.FL_NOT_READY:
             return
-        record = self.abi.driver.name("load")
-        command = {"do": "loop", "name": "submit_storm", "stream": self.stream.ref, "record": record, "threads": 2}
+        self.record = self.abi.driver.name("load")
+        command = {"do": "loop", "name": "submit_storm", "stream": self.stream.ref, "record": self.record, "threads": 2}
         self.abi.driver.execute({**command, "count": STORM, "base": self.block.ref, "thread": self.thread})
 
     def end(self, row: Row) -> None:
         """Wait for all of it."""
         answer = self.abi.driver.execute({"do": "join", "thread": self.thread, "timeout": 20.0}, timeout=20.0)
         row.check(not answer["pending"], "submits to one stream did not end while kernels ran in another")
-        self.abi.sync(self.stream, SYNC_NS + 2 * STORM * SLOW_NS)
+        self.abi.sync_storm(self.stream, self.record)
         self.abi.destroy(self.stream)
         self.abi.free(self.block)
 

@@ -16,7 +16,6 @@ from torch_fl_conformance.fixtures import FreshDriver
 from torch_fl_conformance.handles import CallResult
 from torch_fl_conformance.leaks import check_leaks, check_reopening
 from torch_fl_conformance.log_locks import check_log_locks
-from torch_fl_conformance.moves import SLOW_NS, SYNC_NS
 from torch_fl_conformance.ordering import eventually, gates_work, still_pending
 from torch_fl_conformance.payload import WORD, Affine, affine, words_of
 from torch_fl_conformance.row import Row
@@ -184,7 +183,7 @@ def _concurrent_submits(row: Row, abi: Abi, trial: int, count: int) -> None:
     outcome = abi.driver.execute({**command, "count": count, "base": block.ref}, timeout=120.0)
     row.count(8 * count)
     row.check(not outcome["failures"], "a submit failed under concurrent submits", **outcome)
-    abi.sync(stream, SYNC_NS + 8 * count * SLOW_NS)
+    abi.sync_storm(stream, record)
     answer = abi.driver.execute({"do": "tickets", "name": record})
     order = np.array(answer["values"])
     row.check(not answer["overlaps"], "host tasks of one stream ran at the same time", overlaps=answer["overlaps"])
