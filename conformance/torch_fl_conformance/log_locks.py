@@ -37,8 +37,8 @@ def check_log_locks(row: Row, fresh_driver: FreshDriver) -> None:
     row.case(what="log function", calls="memory", rounds=ROUNDS)
     _race(row, abi, ROUNDS, ("d0", "d0"), _memory(abi), _memory(abi))
     if len(abi.devices) > 1:
-        row.case(what="log function", calls="open and close", rounds=ROUNDS // 4)
-        _race(row, abi, ROUNDS // 4, ("d0", "d1"), _reopen("d0"), _reopen("d1"))
+        row.case(what="log function", calls="open and close", rounds=ROUNDS)
+        _race(row, abi, ROUNDS, ("d0", "d1"), _reopen("d0"), _reopen("d1"))
     if "fl.fault" in abi.driver.describe()["extensions"]:
         for number in range(FAILURES):
             row.case(what="log function", calls="a failing stream", number=number)
