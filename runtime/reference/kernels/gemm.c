@@ -153,9 +153,10 @@ typedef struct {
   char* panels;
 } gemm_piece;
 
-/* Whether the values of a line lie side by side as they are calculated with, lines evenly apart. */
+/* Whether the values of a line lie side by side, in the type that they are calculated in (no dtype is as wide as the lane
+ * of another kind), and the lines evenly apart. */
 static int is_ready(const ref_gemm_source* source) {
-  const int same = source->dtype == FL_DTYPE_F32 || source->dtype == FL_DTYPE_F64 || source->dtype == FL_DTYPE_I64;
+  const int same = (int64_t)fl_dtype_size(source->dtype) == ref_lane_bytes(ref_lane_of(source->dtype));
   return same && source->gather_along == NULL && source->lines.ndim == 1 && ref_axis_step(&source->depths) == 1;
 }
 
