@@ -261,7 +261,9 @@ def _due(problem: Problem, values: Mapping[str, Array]) -> _Due:
     for out in problem.structure.outs:
         answer = answers[out.name]
         due[out.name] = (answer, budget_of(problem, out.name, answer, precision))
-        if out.name in others:
+        if out.name in others and answer.given:
+            answer.given += others[out.name].given
+        elif out.name in others:
             answer.alternatives = [*answer.alternatives, others[out.name].ref]
     return due
 
@@ -273,6 +275,9 @@ def _check_outputs(laid: _Laid, number: int, words: Mapping[str, Array], due: _D
     where: Any = None
     for out in problem.structure.outs:
         answer, bound = due[out.name]
+        if answer.given:
+            answer = answer.settled(words)
+            bound = budget_of(problem, out.name, answer, problem.claim.precision(problem.operator))
         judgement = judge(words[out.name], answer, out.dtype, bound.values, flush_out=problem.claim.ftz_out)
         if judgement.worst_index is not None and (worst is None or judgement.worst > worst):
             worst = judgement.worst

@@ -10,7 +10,7 @@ subnormal inputs had been zero: `Expected.alternatives` holds those further righ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class Expected:
     alternatives: further arrays of right answers, judged like ref.
     accept: a witness check on what came back (argmax: the value at the index is the maximum).
     forbid: elements that are wrong however near they lie (a uniform number that reaches the end of its range).
+    given: where an output is free or hangs on one that is: makers of ref and of alternatives from all outputs' words.
     """
 
     ref: Array
@@ -47,6 +48,15 @@ class Expected:
     alternatives: list[Array] = field(default_factory=list)
     accept: Callable[[Array], Array] | None = None
     forbid: Callable[[Array], Array] | None = None
+    given: tuple[Callable[[Mapping[str, Array]], Array], ...] = ()
+
+    def settled(self, words: Mapping[str, Array]) -> Expected:
+        """The answer to a run that gave these storage words, by output name."""
+        if not self.given:
+            return self
+        with np.errstate(all="ignore"):
+            ref, *others = (make(words) for make in self.given)
+        return replace(self, ref=ref, alternatives=[*self.alternatives, *others], given=())
 
 
 @dataclass(frozen=True)

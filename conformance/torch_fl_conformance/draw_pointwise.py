@@ -96,7 +96,7 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     inputs: list[Tensor] = []
     args: list[dict[str, Any]] = []
     params: dict[str, Any] = {}
-    repeated = _repeated(draw, recipe, shape, len(tensors))
+    repeated = repeated_axes(draw, recipe, shape, len(tensors))
     base = DTYPES[claim.dtypes[0]]
     for slot in operator.slots:
         wanted = recipe.argument.partition("=")[2] if recipe.argument.startswith(f"{slot.name}=") else ""
@@ -135,7 +135,7 @@ def _shape(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe, tensors
     return shape_of(draw, recipe.shape, claim.max_ndim)
 
 
-def _repeated(draw: Draw, recipe: Recipe, shape: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+def repeated_axes(draw: Draw, recipe: Recipe, shape: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
     """Dimensions that each input repeats: at least one input has one where the recipe asks for stride 0."""
     wide = [axis for axis, size in enumerate(shape) if size > 1]
     if recipe.layout != "stride_zero" or not wide or not count:

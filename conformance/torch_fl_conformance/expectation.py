@@ -15,17 +15,16 @@ from torch_fl_conformance import (
     oracle_movement,
     oracle_pointwise,
     oracle_pooling,
+    oracle_random,
     oracle_reduction,
-    philox,
 )
 from torch_fl_conformance.budget import Bound, Precision, bound, names_used_by
 from torch_fl_conformance.compare import Expected
-from torch_fl_conformance.dtypes import DTYPES, Array, from_bits, to_bits
+from torch_fl_conformance.dtypes import DTYPES, Array
 from torch_fl_conformance.operands_training import make_consistent
 from torch_fl_conformance.oracle_maths import widen
 from torch_fl_conformance.oracle_operands import Operands
 from torch_fl_conformance.problem import Problem, Structure, Tensor
-from torch_fl_conformance.rounding import round_to
 from torch_fl_conformance.values import generate, is_repeated
 
 Values = Mapping[str, Array]
@@ -125,7 +124,7 @@ def _answers(problem: Problem, values: Values, precision: Precision) -> dict[str
         if operator.op_class in ("reduction", "normalisation"):
             return _reduced(problem, values, precision)
         if operator.op_class == "random":
-            return {"out": _random(problem)}
+            return _random(problem, values)
         if operator.op_class == "contraction":
             if operator.oracle == "convolution_backward":
                 return _gradients(problem, values, precision)
@@ -209,33 +208,13 @@ def _moved(problem: Problem, values: Values, precision: Precision) -> Expected:
     raise LookupError(f"no oracle {name!r}")
 
 
-def _random(problem: Problem) -> Expected:
-    """Philox's numbers; for rows that promise no bits, any finite number of the range."""
-    params, out = problem.structure.params, problem.structure.outs[0]
-    numel = int(np.prod(out.shape))
-    is_normal = problem.operator.short_name.startswith("normal")
-    kind = np.longdouble
-    if is_normal:
-        base, scale = kind(params["mean"]), kind(params["std"])
-        unit = philox.normal(params["seed"], params["offset"], numel)
-    else:
-        base, scale = kind(params["from"]), kind(params["to"]) - kind(params["from"])
-        unit = philox.uniform(params["seed"], params["offset"], numel, out.dtype).astype(kind)
-    value = (base + unit * scale).reshape(out.shape)
-
-    def fits(got: Array) -> Array:
-        if is_normal:
-            return np.asarray(np.abs(got - float(base)) <= 10 * float(scale))
-        return np.asarray((got >= params["from"]) & (got < params["to"]))
-
-    if problem.claim.philox_exact:
-        if is_normal:
-            return Expected(value)
-        # the upper end itself is never given: where rounding would reach it, its lower neighbour is due
-        end = to_bits(round_to(np.asarray(params["to"], np.float64), out.dtype), out.dtype)
-        below = from_bits(end - 1 if params["to"] > 0 else end + 1, out.dtype).astype(kind)
-        return Expected(value, alternatives=[np.minimum(value, below)], forbid=lambda got: ~fits(got))
-    return Expected(value, accept=fits)
+def _random(problem: Problem, values: Values) -> dict[str, Expected]:
+    params, out, exact = problem.structure.params, problem.structure.outs[0], problem.claim.philox_exact
+    if problem.operator.oracle == "philox_dropout":
+        return oracle_random.dropout(values["input"], params, out.dtype, exact)
+    if problem.operator.oracle == "philox_normal":
+        return {"out": oracle_random.normal(params, out.shape, exact)}
+    return {"out": oracle_random.uniform(params, out.shape, out.dtype, exact)}
 
 
 def budget_of(problem: Problem, out: str, answer: Expected, precision: Precision) -> Bound:

@@ -7,18 +7,18 @@ small case cannot, such as tails cut off at four standard deviations.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from torch_fl_spec.registry import Operator
 
+from torch_fl_conformance import random_mask
 from torch_fl_conformance.case_judge import run_alone
+from torch_fl_conformance.draw_random import drops, numbers_call
 from torch_fl_conformance.dtypes import DTYPES, Array, from_bits
-from torch_fl_conformance.kernel_case import CaseDriver, number
+from torch_fl_conformance.kernel_case import CaseDriver
 from torch_fl_conformance.kernel_row import KernelRow
 from torch_fl_conformance.layout_blocks import Layout
-from torch_fl_conformance.philox import counters
-from torch_fl_conformance.problem import Claim, Problem, Recipe, Structure, Tensor
+from torch_fl_conformance.problem import Claim, Problem, Recipe
 
 ALPHA = 1e-6  # false alarms per statistical cell
 _RULE = ("FL-KERNEL-014",)
@@ -32,15 +32,22 @@ def judge_statistics(
     generator = np.random.Generator(np.random.PCG64(seed))
     first_seed = int(generator.integers(1, 2**62))
     offset = int(generator.integers(0, 2**33))
+    p = random_mask.probability(int(generator.integers(2**16))) if drops(operator) else None
 
-    def sequence(seed: int, offset: int) -> tuple[Array, int]:
-        problem = _sample(operator, claim, seed, offset, count)
+    def sequence(seed: int, offset: int, values: int = 0) -> tuple[Array, int]:
+        if p is None:
+            problem = _sample(operator, claim, seed, offset, count)
+        else:
+            problem = random_mask.sample(operator, claim, seed, offset, count, p, values)
         row.case(device=device, **problem.describe())
         words, plan = run_alone(driver, problem, device)
-        return from_bits(words["out"], DTYPES[claim.dtypes[0]]).astype(np.float64), int(plan["rng_increment"])
+        increment = int(plan["rng_increment"])
+        if p is not None:
+            return random_mask.mask_of(row, problem, words), increment
+        return from_bits(words["out"], DTYPES[claim.dtypes[0]]).astype(np.float64), increment
 
     sample, increment = sequence(first_seed, offset)
-    again, _ = sequence(first_seed, offset)
+    again, _ = sequence(first_seed, offset, values=1)
     if not np.array_equal(sample, again):
         row.fail(
             f"{operator.op}: equal seed and offset gave other bits", violates=_RULE, seed=first_seed, offset=offset
@@ -50,18 +57,20 @@ def judge_statistics(
     for label, other in (("seed_pair", (first_seed + 1, offset)), ("offset_pair", (first_seed, offset + increment))):
         further, _ = sequence(*other)
         row.label(label)
-        _check_unrelated(row, operator, label, sample, further, DTYPES[claim.dtypes[0]].precision)
-    _check_distribution(row, operator, claim, sample)
+        if p is None:
+            _check_unrelated(row, operator, label, sample, further, DTYPES[claim.dtypes[0]].precision)
+        else:
+            random_mask.check_unrelated(row, operator, label, sample, further, p)
+    if p is None:
+        _check_distribution(row, operator, claim, sample)
+    else:
+        random_mask.check_share(row, operator, sample, p)
+        _check_serial(row, operator, sample)
 
 
 def _sample(operator: Operator, claim: Claim, seed: int, offset: int, count: int) -> Problem:
     """A standard sample of `count` elements in one dimension."""
-    dtype = DTYPES[claim.dtypes[0]]
-    is_normal = operator.short_name.startswith("normal")
-    params: dict[str, Any] = {"seed": seed, "offset": offset, "counters": counters(count, dtype, is_normal)}
-    params |= {"mean": 0.0, "std": 1.0} if is_normal else {"from": 0.0, "to": 1.0}
-    args = ({"float": number(0.0)}, {"float": number(1.0)}, {"rng": [seed, offset]})
-    structure = Structure((), (Tensor("out", dtype, (count,)),), args, params)
+    structure = numbers_call(operator, DTYPES[claim.dtypes[0]], (count,), (0.0, 1.0), seed, offset)
     return Problem(operator, claim, Recipe(placement="own"), structure, {"out": Layout((1,), 1)}, None, seed % 2**32)
 
 

@@ -66,6 +66,7 @@ REF_KERNELS(movement);
 REF_KERNELS(index);
 REF_KERNELS(scatter);
 REF_KERNELS(random);
+REF_KERNELS(dropout);
 REF_KERNELS(reduction);
 REF_KERNELS(contraction);
 REF_KERNELS(convolution);

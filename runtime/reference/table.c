@@ -21,6 +21,7 @@ static const kernel_list lists[] = {
     {ref_kernels_index, &ref_kernels_index_count},
     {ref_kernels_scatter, &ref_kernels_scatter_count},
     {ref_kernels_random, &ref_kernels_random_count},
+    {ref_kernels_dropout, &ref_kernels_dropout_count},
     {ref_kernels_reduction, &ref_kernels_reduction_count},
     {ref_kernels_contraction, &ref_kernels_contraction_count},
     {ref_kernels_convolution, &ref_kernels_convolution_count},

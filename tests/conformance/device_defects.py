@@ -154,6 +154,81 @@ class OffsetIgnored(SeedIgnored):
     field = "offset"
 
 
+class OtherMask(IdealDevice):
+    """Dropout by the numbers of another seed; data and mask agree. `change` alters (data, mask) before the product."""
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        assert self.problem is not None
+        structure = self.problem.structure
+        params = structure.params
+        p = params["p"]
+        data = operands["input"].astype(np.longdouble)
+        u = philox.uniform(params["seed"] ^ 5, params["offset"], data.size, DTYPES["f32"])
+        mask = self.masked(u, p).reshape(data.shape)
+        with np.errstate(all="ignore"):
+            return {"out": pack(self.scaled(data, mask, p), structure.outs[0].dtype), "mask": mask.astype(np.uint8)}
+
+    def masked(self, u: Array, p: float) -> Array:
+        """Which elements are kept."""
+        return u >= p
+
+    def scaled(self, data: Array, mask: Array, p: float) -> Array:
+        """The output."""
+        return data * mask / (1 - p)
+
+
+class UnscaledMask(OtherMask):
+    """What is kept is not scaled."""
+
+    def scaled(self, data: Array, mask: Array, p: float) -> Array:
+        return data * mask
+
+
+class InvertedMask(OtherMask):
+    """The mask says which elements are dropped."""
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        results = super().compute(command, operands)
+        return {**results, "mask": 1 - results["mask"]}
+
+
+class ByteMask(OtherMask):
+    """True is 0xFF in the mask."""
+
+    def compute(self, command: Mapping[str, Any], operands: dict[str, Array]) -> dict[str, Array]:
+        results = super().compute(command, operands)
+        return {**results, "mask": results["mask"] * np.uint8(0xFF)}
+
+
+class KeptForDropped(OtherMask):
+    """p is taken for the probability of being kept; data and mask agree."""
+
+    def masked(self, u: Array, p: float) -> Array:
+        return u < p
+
+
+class MaskInPairs(OtherMask):
+    """Every two neighbours share their fate."""
+
+    def masked(self, u: Array, p: float) -> Array:
+        return np.repeat(u[::2], 2)[: u.size] >= p
+
+
+class MaskOfOneSeed(OtherMask):
+    """Seed and offset have no effect."""
+
+    def masked(self, u: Array, p: float) -> Array:
+        return philox.uniform(3, 3, u.size, DTYPES["f32"]) >= p
+
+
+class MaskOfData(OtherMask):
+    """The data's signs are among what decides."""
+
+    def scaled(self, data: Array, mask: Array, p: float) -> Array:
+        mask ^= (data > 1) & (np.indices(data.shape)[-1] % 7 == 0)
+        return super().scaled(data, mask, p)
+
+
 class CutTails(IdealDevice):
     """Normals beyond four standard deviations are cut off."""
 

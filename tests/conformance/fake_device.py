@@ -129,7 +129,8 @@ class StretchedDevice(IdealDevice):
     def value(self, problem: Problem, name: str, answer: Expected) -> Array:
         precision = problem.claim.precision(problem.operator)
         bound = budget_of(problem, name, answer, precision).values
-        return np.where(np.isfinite(bound), answer.ref + self.factor * bound, answer.ref)
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isfinite(bound), answer.ref + self.factor * bound, answer.ref)
 
 
 def judge_operator(

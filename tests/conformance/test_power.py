@@ -17,7 +17,7 @@ from torch_fl_spec.abi import FL_INVALID_ARGUMENT
 
 from . import defects, device_defects
 from .defects import Values, with_defect
-from .fake_device import FakeDevice, IdealDevice, StretchedDevice, judge_operator
+from .fake_device import FakeDevice, IdealDevice, StretchedDevice, judge_operator, operator_named
 
 SEEDS = (1, 2, 3)
 F32 = ("f32",)
@@ -69,6 +69,10 @@ _DEFECTS: list[tuple[str, str, tuple[str, ...], Callable[[], FakeDevice], dict[s
     ("addcmul value squared", "addcmul", ("i64",), with_defect(defects.value_on_both), {}),
     ("d01 seed ignored", "uniform", F32, device_defects.SeedIgnored, {"philox_exact": True}),
     ("d02 offset ignored", "uniform", F32, device_defects.OffsetIgnored, {"philox_exact": True}),
+    ("mask of another seed", "native_dropout", F32, device_defects.OtherMask, {"philox_exact": True}),
+    ("kept is not scaled", "native_dropout", F32, device_defects.UnscaledMask, {}),
+    ("mask inverted", "native_dropout", F32, device_defects.InvertedMask, {}),
+    ("mask of 0xff", "native_dropout", F32, device_defects.ByteMask, {}),
     ("d07 not deterministic", "exp", F32, device_defects.NotQuiteDeterministic, {"deterministic": True}),
 ]  # fmt: skip
 
@@ -91,7 +95,7 @@ def test_defect_is_caught(
     [
         *("exp", "mm", "convolution_backward", "sum.dim_IntList", "_softmax", "native_layer_norm", "gelu"),
         *("sigmoid_backward", "tanh_backward", "native_dropout_backward"),
-        *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor"),
+        *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor", "native_dropout"),
         *("max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward"),
         *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward"),
         *("_softmax_backward_data", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward"),
@@ -102,6 +106,14 @@ def test_just_beyond_the_budget_is_caught(op: str, seed: int) -> None:
     dtypes = ("f32", "f32") if op in ("sum.dim_IntList", "native_layer_norm") else F32
     with pytest.raises(RuleViolated):
         judge_operator(StretchedDevice(2.5), op, dtypes, seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_that_promise_no_bits_may_have_any_mask(seed: int) -> None:
+    """The output is judged by the mask that came back, with subnormal inputs flushed too where the row says so."""
+    for dtypes in operator_named("native_dropout").rows:
+        assert not judge_operator(device_defects.OtherMask(), "native_dropout", dtypes, seed=seed).missing_labels()
+    judge_operator(device_defects.OtherMask(), "native_dropout", F32, seed=seed, ftz_in=True, ftz_out=True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

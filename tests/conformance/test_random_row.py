@@ -16,7 +16,17 @@ from torch_fl_conformance.failures import RuleViolated
 from torch_fl_conformance.problem import Claim, Problem
 from torch_fl_conformance.row import Row
 
-from .device_defects import CutTails, OffsetIgnored, SeedIgnored
+from .device_defects import (
+    CutTails,
+    InvertedMask,
+    KeptForDropped,
+    MaskInPairs,
+    MaskOfData,
+    MaskOfOneSeed,
+    OffsetIgnored,
+    OtherMask,
+    SeedIgnored,
+)
 from .fake_device import FakeDevice, IdealDevice, operator_named
 
 
@@ -34,10 +44,10 @@ class Repeating(IdealDevice):
         return np.repeat(answer.ref.ravel()[::2], 2)[: answer.ref.size].reshape(answer.ref.shape)
 
 
-def judged(device: FakeDevice, name: str, dtype: str, seed: int) -> Row:
+def judged(device: FakeDevice, name: str, dtype: str, seed: int, philox_exact: bool = False) -> Row:
     """Run the statistics of one row."""
     operator = operator_named(name)
-    claim = Claim(operator.op, 1, "fake", (dtype,))
+    claim = Claim(operator.op, 1, "fake", (dtype,), philox_exact=philox_exact)
     row = Row(operator.op, "random", "operator")
 
     def run(driver: Any, problem: Problem, where: str = "d0") -> Any:
@@ -50,7 +60,7 @@ def judged(device: FakeDevice, name: str, dtype: str, seed: int) -> Row:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("name", ["uniform", "normal_functional"])
+@pytest.mark.parametrize("name", ["uniform", "normal_functional", "native_dropout"])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
 def test_honest_generators_pass(name: str, dtype: str, seed: int) -> None:
     """Every type, with the grid of its precision."""
@@ -62,6 +72,9 @@ def test_honest_generators_pass(name: str, dtype: str, seed: int) -> None:
     ("name", "dtype", "device"),
     [
         ("normal_functional", "f32", CutTails), ("uniform", "f32", SeedIgnored), ("uniform", "f32", OffsetIgnored),
+        ("native_dropout", "f32", KeptForDropped), ("native_dropout", "f32", MaskInPairs),
+        ("native_dropout", "f16", MaskOfOneSeed), ("native_dropout", "f32", MaskOfData),
+        ("native_dropout", "bf16", InvertedMask),
         ("uniform", "f32", Shifted), ("uniform", "f64", Repeating), ("normal_functional", "f32", Repeating),
     ],
 )  # fmt: skip
@@ -69,3 +82,12 @@ def test_defects_are_caught(name: str, dtype: str, device: Callable[[], FakeDevi
     """Also in rows that promise no exact bits."""
     with pytest.raises(RuleViolated):
         judged(device(), name, dtype, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_masks_that_promise_philoxs_bits_have_them(seed: int) -> None:
+    """As good a mask as any other is not the promised one; without the promise it passes."""
+    judged(OtherMask(), "native_dropout", "f32", seed)
+    judged(IdealDevice(), "native_dropout", "f32", seed, philox_exact=True)
+    with pytest.raises(RuleViolated, match="of the mask are not Philox's"):
+        judged(OtherMask(), "native_dropout", "f32", seed, philox_exact=True)

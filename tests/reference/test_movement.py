@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from .kernel_runner import DTYPES, KernelError, KernelRunner, Out, spread_strides
-from .pointwise_values import ALL, FLOATS, INTEGERS, NUMBERS, agree, number, values
+from .pointwise_values import ALL, FLOATS, INTEGERS, NUMBERS, agree, layouts, number, values
 
 
 @pytest.mark.parametrize("dtype", ALL)
@@ -212,6 +212,25 @@ def test_random_numbers_follow_from_place_and_offset(kernels: KernelRunner) -> N
         return [float(x) for x in kernels.run("uniform", slots, [Out("f32", (count,))])[0]]
 
     assert draw(5, 12) == draw(5, 4) + draw(6, 8)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.875, 1.0])
+def test_native_dropout(kernels: KernelRunner, p: float, dtype: str) -> None:
+    for x, strides in layouts(dtype, 3):
+        outs = [Out(dtype, tuple(x.shape), strides), Out("bool", tuple(x.shape), strides)]
+        got, mask = kernels.run("native_dropout", [x, {"float": p}, {"rng": [SEED, OFFSET]}], outs)
+        kept = uniform_bits("f32", x.numel()) >= p  # in every dtype the mask of f32
+        assert mask.reshape(-1).tolist() == kept.tolist()
+        exact = x.double() * mask / (1 - p) if p < 1 else x.double() * 0
+        agree(got, exact.to(x.dtype), 2)
+
+
+def test_a_probability_is_needed(kernels: KernelRunner) -> None:
+    for p in (-0.1, 1.5, "nan"):
+        slots = [torch.ones(4), {"float": p}, {"rng": [1, 2]}]
+        with pytest.raises(KernelError, match="not a probability"):
+            kernels.run("native_dropout", slots, [Out("f32", (4,)), Out("bool", (4,))])
 
 
 def test_integers_have_no_uniform(kernels: KernelRunner) -> None:

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "torch_fl/sdk/dtype.h"
+
 /* ---- Integers: two's complement, modulo 2^64 ------------------------------------------------- */
 
 static inline int64_t add_i(int64_t a, int64_t b) {
@@ -192,19 +194,20 @@ static inline double sub_scaled_d(double a, double b, double alpha) {
   return fma(-alpha, b, a);
 }
 
-/* From a to b. Each form is exact at its end; both are computed and one is chosen, which loops of vectors can do. */
+/* From a by `weight` of the way to b, or from b back, so that both ends are met. One expression for both, whose operands
+ * `far`, all bits 0 or 1, picks: a choice among results keeps compilers from vector code. */
 static inline float lerp_f(float a, float b, float weight) {
-  float way = b - a;
-  float from_a = a + weight * way;
-  float from_b = b - way * (1 - weight);
-  return fabsf(weight) < 0.5f ? from_a : from_b;
+  uint32_t far = fabsf(weight) < 0.5f ? 0 : UINT32_MAX;
+  float start = fl_f32_from_bits((fl_f32_bits(a) & ~far) | (fl_f32_bits(b) & far));
+  float behind = fl_f32_from_bits(fl_f32_bits(1) & far);
+  return start + (weight - behind) * (b - a);
 }
 
 static inline double lerp_d(double a, double b, double weight) {
-  double way = b - a;
-  double from_a = a + weight * way;
-  double from_b = b - way * (1 - weight);
-  return fabs(weight) < 0.5 ? from_a : from_b;
+  uint64_t far = fabs(weight) < 0.5 ? 0 : UINT64_MAX;
+  double start = fl_f64_from_bits((fl_f64_bits(a) & ~far) | (fl_f64_bits(b) & far));
+  double behind = fl_f64_from_bits(fl_f64_bits(1) & far);
+  return start + (weight - behind) * (b - a);
 }
 
 static inline double rsqrt_d(double a) {

@@ -35,11 +35,11 @@ REF_BINARY_FLOATS(tanh_backward, a * (1 - b * b), a * (1 - b * b))
 static const fl_iter_loop tanh_backward_loops[REF_DTYPES] = {REF_FLOAT_LOOPS(tanh_backward)};
 static const ref_pointwise_op tanh_backward_op = {BINARY, tanh_backward_loops, NULL};
 
-/* b is the mask's byte. A dropped element is a product with 0, so that NaN stays NaN. */
-REF_LOOP_2(dropout_backward_f16, f16, f16, bits8, a * (b ? NUMBER_F : 0))
-REF_LOOP_2(dropout_backward_bf16, bf16, bf16, bits8, a * (b ? NUMBER_F : 0))
-REF_LOOP_2(dropout_backward_f32, f32, f32, bits8, a * (b ? NUMBER_F : 0))
-REF_LOOP_2(dropout_backward_f64, f64, f64, bits8, a * (b ? k0.f : 0))
+/* b is the mask's byte, 0 or 1. A dropped element is a product with 0, so that NaN stays NaN. */
+REF_LOOP_2(dropout_backward_f16, f16, f16, bits8, a * ((float)b * NUMBER_F))
+REF_LOOP_2(dropout_backward_bf16, bf16, bf16, bits8, a * ((float)b * NUMBER_F))
+REF_LOOP_2(dropout_backward_f32, f32, f32, bits8, a * ((float)b * NUMBER_F))
+REF_LOOP_2(dropout_backward_f64, f64, f64, bits8, a * ((double)b * k0.f))
 static const fl_iter_loop dropout_backward_loops[REF_DTYPES] = {REF_FLOAT_LOOPS(dropout_backward)};
 static const ref_pointwise_op dropout_backward_op = {MASKED, dropout_backward_loops, NULL};
 

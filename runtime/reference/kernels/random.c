@@ -8,24 +8,21 @@
 #include <math.h>
 
 #include "move.h"
+#include "random.h"
 
 #define TWO_PI 6.28318530717958647692
 
 /* ---- Philox ---------------------------------------------------------------------------------- */
 
-typedef struct words {
-  uint32_t w[4];
-} words;
-
-static words philox(fl_rng rng, uint64_t group) {
+ref_words ref_philox(fl_rng rng, uint64_t group) {
   uint64_t count = rng.offset + group;
   uint32_t key0 = (uint32_t)rng.seed;
   uint32_t key1 = (uint32_t)(rng.seed >> 32);
-  words x = {{(uint32_t)count, (uint32_t)(count >> 32), 0, 0}};
+  ref_words x = {{(uint32_t)count, (uint32_t)(count >> 32), 0, 0}};
   for (int round = 0; round < 10; round++) {
     uint64_t product0 = (uint64_t)0xD2511F53u * x.w[0];
     uint64_t product1 = (uint64_t)0xCD9E8D57u * x.w[2];
-    words next;
+    ref_words next;
     next.w[0] = (uint32_t)(product1 >> 32) ^ x.w[1] ^ key0;
     next.w[1] = (uint32_t)product1;
     next.w[2] = (uint32_t)(product0 >> 32) ^ x.w[3] ^ key1;
@@ -38,7 +35,7 @@ static words philox(fl_rng rng, uint64_t group) {
 }
 
 /* The 53-bit number of a pair of words, pair 0 or 1, low word first. */
-static uint64_t bits53(words x, int pair) {
+static uint64_t bits53(ref_words x, int pair) {
   uint64_t low = x.w[2 * pair];
   uint64_t high = x.w[2 * pair + 1];
   return (high << 32 | low) >> 11;
@@ -68,7 +65,7 @@ static double stretch(const random_work* work, double u) {
 /* The high BITS bits of each word, times UNIT = 2^-BITS. */
 #define UNIFORM_GROUP(NAME, BITS, UNIT)                                                      \
   static void uniform_##NAME(const random_work* work, uint64_t group, double* values) {      \
-    words x = philox(work->rng, group);                                                      \
+    ref_words x = ref_philox(work->rng, group);                                              \
     for (int i = 0; i < 4; i++) {                                                            \
       values[i] = stretch(work, (double)(x.w[i] >> (32 - (BITS))) * (UNIT));                 \
     }                                                                                        \
@@ -79,14 +76,14 @@ UNIFORM_GROUP(f16, 11, 0x1p-11)
 UNIFORM_GROUP(bf16, 8, 0x1p-8)
 
 static void uniform_f64(const random_work* work, uint64_t group, double* values) {
-  words x = philox(work->rng, group);
+  ref_words x = ref_philox(work->rng, group);
   values[0] = stretch(work, (double)bits53(x, 0) * 0x1p-53);
   values[1] = stretch(work, (double)bits53(x, 1) * 0x1p-53);
 }
 
 /* Box and Muller 1958; the first uniform is in (0, 1]. */
 static void normal_group(const random_work* work, uint64_t group, double* values) {
-  words x = philox(work->rng, group);
+  ref_words x = ref_philox(work->rng, group);
   double u1 = (double)(bits53(x, 0) + 1) * 0x1p-53;
   double u2 = (double)bits53(x, 1) * 0x1p-53;
   double radius = sqrt(-2 * log(u1));

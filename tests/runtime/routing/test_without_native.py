@@ -72,7 +72,7 @@ def tier_of(problem: Problem) -> str | None:
 def test_every_operator_is_here() -> None:
     """Those that draw random numbers have a test of their own."""
     rest = {operator.op for operator in load_registry()} - OPERATORS.keys()
-    assert rest == {"aten::uniform", "aten::normal_functional"}
+    assert rest == {"aten::uniform", "aten::normal_functional", "aten::native_dropout"}
     assert {name for name, _ in ROWS} == OPERATORS.keys()
     assert OPERATORS.keys() > GENERIC
 
