@@ -253,11 +253,11 @@ def _call(
 
 
 def _repeat(draw: Draw, recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Dimensions that repeat: one of them, or all, as the gradient of a sum does."""
+    """Dimensions that repeat: all, as the gradient of a sum does, in squares, which each row has; else any of them."""
     several = tuple(axis for axis, size in enumerate(shape) if size > 1)
     if recipe.layout != "stride_zero" or not several:
         return ()
-    return one_of(draw, [*((axis,) for axis in several), several])
+    return several if recipe.shape == "square" else (one_of(draw, several),)
 
 
 def _values(operator: Operator, claim: Claim, recipe: Recipe, terms: int, place: int) -> Values:
