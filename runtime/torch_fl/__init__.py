@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from torch_fl.foresight.rehearsal import coverage
     from torch_fl.profiler import OperatorProfile, Profile, profile
     from torch_fl.routing import counters, reset_counters, supports
+    from torch_fl.tuning.record import Combination, Trial, TuneError, Tuning
+    from torch_fl.tuning.scan import tune
 
 __all__ = [
     "BridgeUnavailable",
+    "Combination",
     "ConfigError",
     "Coverage",
     "CoverageError",
@@ -45,6 +48,9 @@ __all__ = [
     "Probe",
     "ProbeReport",
     "Profile",
+    "Trial",
+    "TuneError",
+    "Tuning",
     "__version__",
     "counters",
     "coverage",
@@ -55,10 +61,12 @@ __all__ = [
     "profile",
     "reset_counters",
     "supports",
+    "tune",
 ]
 
 #: Where the names above that are not here come from; their modules are imported when they are first asked for.
 _HOMES = {
+    "Combination": "tuning.record",
     "ConfigError": "config",
     "Coverage": "foresight.record",
     "CoverageError": "foresight.record",
@@ -71,6 +79,9 @@ _HOMES = {
     "Probe": "device_record",
     "ProbeReport": "device_record",
     "Profile": "profiler",
+    "Trial": "tuning.record",
+    "TuneError": "tuning.record",
+    "Tuning": "tuning.record",
     "counters": "routing",
     "coverage": "foresight.rehearsal",
     "cuda_compat": "cuda_code.compat",
@@ -80,6 +91,7 @@ _HOMES = {
     "profile": "profiler",
     "reset_counters": "routing",
     "supports": "routing",
+    "tune": "tuning.scan",
 }
 
 

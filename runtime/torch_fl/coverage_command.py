@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
-_FORM = "FILE.py:FUNCTION or MODULE:FUNCTION"
+from torch_fl import named_function
+from torch_fl.named_function import first_line
 
 
 class _Wrong(click.ClickException):
@@ -35,7 +33,10 @@ def coverage(where: str, device: str, no_backward: bool, as_json: bool) -> None:
     Exit: 0 where every operator stays on the device, 1 where one goes to the CPU or raises, 2 where something is wrong
     with what was named.
     """
-    function = _function(where)
+    try:
+        function = named_function.find(where)
+    except named_function.NotFound as error:
+        raise _Wrong(str(error)) from None
     import torch_fl
 
     made = _made(function, where)
@@ -47,53 +48,16 @@ def coverage(where: str, device: str, no_backward: bool, as_json: bool) -> None:
         try:
             found = torch_fl.coverage(model, inputs, device, backward=not no_backward, loss=loss, targets=targets)
         except (torch_fl.ConfigError, torch_fl.CoverageError, ValueError, RuntimeError) as error:
-            raise _Wrong(_line(error)) from None
+            raise _Wrong(first_line(error)) from None
     click.echo(found.to_json() if as_json else str(found))
     sys.exit(0 if found.stays_on_device else 1)
-
-
-def _function(where: str) -> Callable[[], Any]:
-    place, _, name = where.rpartition(":")
-    if not place or not name:
-        raise _Wrong(f"{where!r} names no function: write {_FORM}")
-    module = _module(place)
-    if not hasattr(module, name):
-        raise _Wrong(f"{place} has no function {name!r}")
-    function = getattr(module, name)
-    if not callable(function):
-        raise _Wrong(f"{name!r} of {place} is a {type(function).__name__}, not a function")
-    return function  # type: ignore[no-any-return]
-
-
-def _module(place: str) -> Any:
-    if not place.endswith(".py"):
-        sys.path.insert(0, "")  # modules of this folder, as `python -m` has it
-        return _imported(place, lambda: importlib.import_module(place))
-    file = Path(place)
-    if not file.is_file():
-        raise _Wrong(f"{place}: no such file")
-    sys.path.insert(0, str(file.resolve().parent))  # its neighbours, as `python FILE` has it
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    loader = spec.loader
-    return _imported(place, lambda: loader.exec_module(module)) or module
-
-
-def _imported(place: str, load: Callable[[], Any]) -> Any:
-    try:
-        return load()
-    except (Exception, SystemExit) as error:
-        raise _Wrong(f"{place} cannot be imported: {type(error).__name__}: {_line(error)}") from None
 
 
 def _made(function: Callable[[], Any], where: str) -> tuple[Any, ...]:
     try:
         made = function()
     except (Exception, SystemExit) as error:
-        raise _Wrong(f"{where} raises {type(error).__name__}: {_line(error)}") from None
+        raise _Wrong(f"{where} raises {type(error).__name__}: {first_line(error)}") from None
     if not isinstance(made, tuple) or not 2 <= len(made) <= 4:
         raise _Wrong(
             f"{where} returns {_said(made)}, not (model, example_inputs), followed by a loss and targets where there "
@@ -104,8 +68,3 @@ def _made(function: Callable[[], Any], where: str) -> tuple[Any, ...]:
 
 def _said(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
-
-
-def _line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else "it does not say why"

@@ -76,7 +76,7 @@ def text(measured: Measurement) -> str:
 
 def _first_line(measured: Measurement) -> str:
     calls = sum(row.calls for row in measured.operators)
-    spent = f"{_time(measured.seconds)}, of which {_time(measured.host_s)} in {calls} calls on fl devices"
+    spent = f"{duration(measured.seconds)}, of which {duration(measured.host_s)} in {calls} calls on fl devices"
     return f"profile of {spent}" + (", each completed by the device" if measured.synchronize else "")
 
 
@@ -87,18 +87,19 @@ def _cells(row: OperatorProfile, whole: float) -> tuple[str, ...]:
         row.device,
         row.tier,
         str(row.calls),
-        _time(row.host_s),
+        duration(row.host_s),
         f"{row.host_s / whole:.0%}",
-        _time(row.host_s / row.calls) if row.calls else "-",
+        duration(row.host_s / row.calls) if row.calls else "-",
         str(row.waits or "-"),
-        _time(row.wait_s) if row.waits else "-",
+        duration(row.wait_s) if row.waits else "-",
         decimal(row.bytes_to_device) if row.bytes_to_device else "-",
         decimal(row.bytes_to_host) if row.bytes_to_host else "-",
         "-" if rate is None else f"{rate:.0%}",
     )
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In the unit that fits."""
     for unit, scale in (("s", 1.0), ("ms", 1e3)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.2f} {unit}"
