@@ -21,20 +21,20 @@ from torch_fl.compiled import bridge as _bridge
 
 #: Slot kinds and rules by their numbers in bridge/core/operator.h.
 KINDS = ("tensor", "tensor_list", "scalar", "int", "float", "bool", "int_list", "string", "dtype", "rng")
-RULES = ("as is", "dim", "dims", "spatial", "pad", "expand")
+RULES = ("as is", "dim", "dims", "spatial", "window", "pad", "expand")
 
 #: Slot name -> ATen's name of the argument, where they differ; for one operator as "op slot".
 ARGUMENTS: Mapping[str, str] = {"dims": "dim", "rng": "generator", "aten::flip dims": "dims"}
 
-#: Slot name -> what the host does to its value; for one operator as "op slot".
+#: Slot name -> what the host does to its value; for one operator or class as "op slot" and "class slot".
 SLOT_RULES: Mapping[str, str] = {
     "dim": "dim",
     "dims": "dims",
-    "kernel_size": "spatial",
     "stride": "spatial",
     "padding": "spatial",
     "dilation": "spatial",
     "output_padding": "spatial",
+    **dict.fromkeys((f"pooling {name}" for name in ("kernel_size", "stride", "padding", "dilation")), "window"),
     "pad": "pad",
     "aten::addmm self": "expand",
 }
@@ -47,6 +47,7 @@ ABSENT: Mapping[str, float] = {"aten::var.correction correction": 1.0}
 FREE_ARGUMENTS = (
     *("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "keepdim"),
     *("sparse_grad", "padding_idx", "scale_grad_by_freq", "sparse"),
+    *("ceil_mode", "output_size"),
 )
 
 #: What torch itself composes of others, whose kernels end in the same row; a kernel of its own would only shadow that.
@@ -126,7 +127,7 @@ def _slot(operator: Operator, slot: Slot) -> tuple[Any, ...]:
         slot.name,
         argument_of(operator, slot),
         KINDS.index(slot.kind),
-        RULES.index(SLOT_RULES.get(own, SLOT_RULES.get(slot.name, "as is"))),
+        RULES.index(_rule(own, f"{operator.op_class} {slot.name}", slot.name)),
         _type(operator, slot.type),
         slot.optional,
         slot.scalar,
@@ -134,6 +135,10 @@ def _slot(operator: Operator, slot: Slot) -> tuple[Any, ...]:
         list(slot.choices),
         ABSENT.get(own, 0.0),
     )
+
+
+def _rule(*names: str) -> str:
+    return next((SLOT_RULES[name] for name in names if name in SLOT_RULES), "as is")
 
 
 # ---- What it did -----------------------------------------------------------------------------------------------------

@@ -123,11 +123,6 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&unserved_operator>());
 }
 
-// Torch's composite kernel, which the dispatcher prefers to a fallback, says of other devices only that it is not for them.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("convolution_backward", torch::CppFunction::makeFromBoxedFunction<&unserved_operator>());
-}
-
 }  // namespace
 
 StepDown::StepDown(const char* op, Device& device, Tier tier, c10::ArrayRef<at::Tensor> tensors, const char* reason)

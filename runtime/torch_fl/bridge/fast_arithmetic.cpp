@@ -4,6 +4,10 @@
 
 #include <ATen/ops/add_meta.h>
 #include <ATen/ops/add_ops.h>
+#include <ATen/ops/addcdiv_meta.h>
+#include <ATen/ops/addcdiv_ops.h>
+#include <ATen/ops/addcmul_meta.h>
+#include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/clamp_max_ops.h>
 #include <ATen/ops/clamp_meta.h>
 #include <ATen/ops/clamp_min_ops.h>
@@ -11,6 +15,8 @@
 #include <ATen/ops/div_meta.h>
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/floor_divide_ops.h>
+#include <ATen/ops/lerp_meta.h>
+#include <ATen/ops/lerp_ops.h>
 #include <ATen/ops/maximum_meta.h>
 #include <ATen/ops/maximum_ops.h>
 #include <ATen/ops/minimum_meta.h>
@@ -137,6 +143,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   pointwise<ops::minimum, None, ops::minimum_out, meta::structured_minimum>(m);
   pointwise<ops::clamp, ops::clamp_, ops::clamp_out, meta::structured_clamp>(m);
   pointwise<ops::where_self, None, ops::where_self_out, shape::Where>(m);
+  pointwise<ops::addcmul, ops::addcmul_, ops::addcmul_out, meta::structured_addcmul>(m);
+  pointwise<ops::addcdiv, ops::addcdiv_, ops::addcdiv_out, meta::structured_addcdiv>(m);
+  pointwise<ops::lerp_Scalar, ops::lerp__Scalar, ops::lerp_Scalar_out, meta::structured_lerp_Scalar>(m);
+  pointwise<ops::lerp_Tensor, ops::lerp__Tensor, ops::lerp_Tensor_out, meta::structured_lerp_Tensor>(m);
 
   m.impl("div.Tensor_mode", &div_mode);
   m.impl("div_.Tensor_mode", &div_mode_inplace);

@@ -265,6 +265,10 @@ class GeneralCall {
       return true;
     }
     if (rule == SlotRule::kSpatial && list.size() == 1 && ndim_ > 3) list.resize(size_t(ndim_ - 2), list[0]);
+    if (rule == SlotRule::kWindow) {
+      if (list.empty() && lists_.size() > 1) list = lists_[lists_.size() - 2];
+      if (list.size() == 1) list.resize(2, list[0]);
+    }
     if (rule == SlotRule::kPad) {
       for (int64_t each : list)
         if (each < 0) return false;

@@ -4,11 +4,16 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_ops.h>
 #include <ATen/ops/normal_ops.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/uniform_ops.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 namespace torch_fl::fast {
 namespace {
@@ -91,7 +96,37 @@ at::Tensor normal_both(const at::Tensor& mean, const at::Tensor& std, Generator 
   return normal_both_out(mean, std, generator, out);
 }
 
+// ---- Dropout -------------------------------------------------------------------------------------------------------
+
+using OutputAndMask = std::tuple<at::Tensor, at::Tensor>;
+
+bool drop(OutputAndMask& outs, const at::Tensor& input, double p) {
+  const Operator* op = entry_of<ops::native_dropout>();
+  if (op == nullptr || !(p >= 0 && p <= 1)) return false;
+  Device& device = device_of(input.device());
+  outs = {empty_on(device, input.scalar_type(), input.sizes()), empty_on(device, at::kBool, input.sizes())};
+  Call call(*op, device);
+  call.tensor(0, input);
+  call.floating(1, p);
+  call.rng(2, std::nullopt);
+  call.output(std::get<0>(outs));
+  call.output(std::get<1>(outs));
+  return call.submit();
+}
+
+OutputAndMask native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  // Without chance: nothing or everything is dropped.
+  if (!train.value_or(true) || p == 0)
+    return {at::clone(input), at::ones(input.sizes(), input.options().dtype(at::kBool))};
+  if (p == 1) return {at::zeros_like(input), at::zeros(input.sizes(), input.options().dtype(at::kBool))};
+  OutputAndMask outs;
+  if (drop(outs, input, p)) return outs;
+  const c10::Stack results = stepped_down<ops::native_dropout>(input, p, train);
+  return {results[0].toTensor(), results[1].toTensor()};
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("native_dropout", &native_dropout);
   m.impl("uniform_", &uniform_inplace);
   m.impl("normal_", &normal_inplace);
   m.impl("normal.Tensor_float", &normal_mean);

@@ -34,6 +34,13 @@ struct Relu : at::TensorIteratorBase {
   }
 };
 
+// Torch's own has the operands in another order than the operator.
+struct ThresholdBackward : at::TensorIteratorBase {
+  void meta(const at::Tensor& grad_output, const at::Tensor& self, const at::Scalar& /*threshold*/) {
+    build_borrowing_binary_op(maybe_get_output(), grad_output, self);
+  }
+};
+
 struct Where : Promoting {
   void meta(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other);
 };

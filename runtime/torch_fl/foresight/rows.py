@@ -38,6 +38,8 @@ _CASTS = ("pointwise", "reduction", "movement")
 _REFUSES: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "aten::_softmax": lambda given: bool(given["half_to_float"]),
     "aten::_log_softmax": lambda given: bool(given["half_to_float"]),
+    "aten::_softmax_backward_data": lambda given: given["input_dtype"] != given["output"].dtype,
+    "aten::_log_softmax_backward_data": lambda given: given["input_dtype"] != given["output"].dtype,
 }
 
 
@@ -134,9 +136,6 @@ OWN = frozenset(
     )
 )
 
-#: Operators that the bridge hands to the tiers below, since torch's composite kernel knows nothing of fl devices.
-STEPS_DOWN = frozenset({"aten::convolution_backward"})
-
 #: Copies, by the names of destination and source.
 COPIES: Mapping[str, tuple[str, str]] = {
     "aten::copy_": ("self", "src"),
@@ -181,6 +180,14 @@ def _divide_out(self: Tensor, other: Tensor, rounding_mode: str | None, out: Ten
     return NotImplemented if rounding_mode is not None else aten.div.out(self, other, out=out)
 
 
+def _dropout(input: Tensor, p: float, train: bool | None) -> Any:
+    if train is not False and 0 < p < 1:
+        return NotImplemented
+    kept = train is False or p == 0
+    mask = torch.empty_like(input, dtype=torch.bool, memory_format=torch.contiguous_format).fill_(kept)
+    return (input.clone(), mask) if kept else (torch.zeros_like(input), mask)
+
+
 def _normal(out: Tensor, mean: Any, std: Any, generator: Any) -> Any:
     if not isinstance(std, Tensor):
         return aten.normal_(out, 0, std, generator=generator).add_(mean)
@@ -222,6 +229,7 @@ FORWARDS: Mapping[str, Callable[..., Any]] = {
     "aten::clamp_max": lambda self, max: aten.clamp(self, None, max),
     "aten::clamp_max_": lambda self, max: aten.clamp_(self, None, max),
     "aten::clamp_max.out": lambda self, max, out: aten.clamp.out(self, None, max, out=out),
+    "aten::native_dropout": _dropout,
     "aten::normal.Tensor_float": _normal_mean,
     "aten::normal.float_Tensor": _normal_mean,
     "aten::normal.Tensor_Tensor": _normal_both,

@@ -134,7 +134,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if out is not NotImplemented:
                 return out
         operator = rows.operator_of(func)
-        if operator is None:  # rows.STEPS_DOWN
+        if operator is None:  # a kernel of the bridge for a later registry
             return self._step_down(func, args, kwargs, _NO_OPERATOR)
         return self._native(operator, func, args, kwargs)
 

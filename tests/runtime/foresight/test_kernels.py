@@ -24,7 +24,7 @@ def _overload(name: str) -> torch._ops.OpOverload:
 
 
 def test_every_kernel_is_known() -> None:
-    known = {*rows.OWN, *rows.COPIES, *rows.FORWARDS, *rows.STEPS_DOWN}
+    known = {*rows.OWN, *rows.COPIES, *rows.FORWARDS}
     unknown = {name for name in _registered() - known if rows.operator_of(_overload(name)) is None}
     assert not unknown, "say in torch_fl/foresight/rows.py what these kernels of the bridge do"
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch_fl.dtypes import TORCH_DTYPES
-from torch_fl_spec.registry import Operator, load_registry
+from torch_fl_spec.registry import Operator, Output, load_registry
 from torch_fl_spec.vocabulary import FLOATS
+
+from . import training_samples
+from .numbers import indices, number, values
 
 Dtype = torch.dtype
 #: Arguments as torch.ops.aten.<operator> takes them; tensors are on the CPU.
@@ -27,22 +29,6 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), rest or "default")
 
 
-def values(dtype: Dtype, *shape: int, seed: int = 0, positive: bool = False) -> torch.Tensor:
-    """Small numbers of both signs, or from 1 up, that every dtype holds exactly; no zeros."""
-    generator = torch.Generator().manual_seed(seed + 31 * len(shape) + math.prod(shape))
-    if dtype is torch.bool:
-        return torch.randint(0, 2, shape, generator=generator) == 1
-    numbers = torch.randint(1, 9, shape, generator=generator)
-    if not positive and dtype is not torch.uint8:
-        numbers *= 2 * torch.randint(0, 2, shape, generator=generator) - 1
-    return (numbers / 4 if dtype.is_floating_point else numbers).to(dtype)
-
-
-def indices(dtype: Dtype, limit: int, *shape: int) -> torch.Tensor:
-    """Below the limit."""
-    return torch.randint(0, limit, shape, generator=torch.Generator().manual_seed(limit)).to(dtype)
-
-
 Make = Callable[[Mapping[str, Dtype]], Arguments]
 
 
@@ -56,12 +42,6 @@ def _two(*more: Any, positive: bool = False) -> Make:
 
 def _reduce(*more: Any) -> Make:
     return lambda t: (values(next(iter(t.values())), 3, 4, 5), *more)
-
-
-def _number(dtype: Dtype, value: float) -> float | int | bool:
-    if dtype is torch.bool:
-        return bool(value)
-    return value if dtype.is_floating_point else int(value)
 
 
 def _convolution(t: Mapping[str, Dtype]) -> Arguments:
@@ -81,10 +61,10 @@ _MAKE: dict[str, Make] = {
     "aten::div.Tensor_mode": _two(positive=True),
     "aten::remainder.Tensor": _two(positive=True),
     "aten::pow.Tensor_Tensor": lambda t: (values(t["T"], 4, 5, positive=True), values(t["T"], 4, 5, positive=True) % 4),
-    "aten::clamp": lambda t: (values(t["T"], 4, 5), _number(t["T"], 1.5), _number(t["T"], 3.25)),
+    "aten::clamp": lambda t: (values(t["T"], 4, 5), number(t["T"], 1.5), number(t["T"], 3.25)),
     "aten::where.self": lambda t: (values(torch.bool, 4, 5), *_two()(t)),
     "aten::_to_copy": lambda t: (values(t["S"], 4, 5, positive=True),),
-    "aten::fill.Scalar": lambda t: (values(t["T"], 4, 5), _number(t["T"], 3.25)),
+    "aten::fill.Scalar": lambda t: (values(t["T"], 4, 5), number(t["T"], 3.25)),
     "aten::sum.dim_IntList": _reduce([0, -1]),
     "aten::mean.dim": _reduce([0, -1]),
     "aten::amax": _reduce([0, -1]),
@@ -103,17 +83,18 @@ _MAKE: dict[str, Make] = {
     "aten::native_layer_norm": lambda t: (values(t["T"], 3, 4, 5), [4, 5], values(t["T"], 4, 5), None, 1e-5),
     "aten::cat": lambda t: ([values(t["T"], 2, 3), values(t["T"], 2, 0), values(t["T"], 2, 4)], -1),
     "aten::flip": lambda t: (values(t["T"], 3, 4, 5), [-1, 0]),
-    "aten::constant_pad_nd": lambda t: (values(t["T"], 3, 4), [1, 2], _number(t["T"], 3)),
-    "aten::arange.start_step": lambda t: (_number(t["T"], 2), _number(t["T"], 20), _number(t["T"], 3)),
+    "aten::constant_pad_nd": lambda t: (values(t["T"], 3, 4), [1, 2], number(t["T"], 3)),
+    "aten::arange.start_step": lambda t: (number(t["T"], 2), number(t["T"], 20), number(t["T"], 3)),
     "aten::index_select": lambda t: (values(t["T"], 3, 4, 5), -2, indices(t["X"], 4, 6)),
     "aten::gather": lambda t: (values(t["T"], 4, 5), -1, indices(torch.int64, 5, 3, 6)),
     "aten::scatter_add": _scatter_add,
     "aten::embedding": lambda t: (values(t["T"], 7, 3), indices(t["X"], 7, 2, 5)),
+    **training_samples.MAKE,
 }
 
 _KEYWORDS: dict[str, Callable[[Mapping[str, Dtype]], dict[str, Any]]] = {
     "aten::div.Tensor_mode": lambda t: {"rounding_mode": "floor"},
-    "aten::add.Tensor": lambda t: {"alpha": _number(t["T"], 1 if t["T"] is torch.bool else 2)},
+    "aten::add.Tensor": lambda t: {"alpha": number(t["T"], 1 if t["T"] is torch.bool else 2)},
     "aten::sub.Tensor": lambda t: {"alpha": 2},
     "aten::_to_copy": lambda t: {"dtype": t["D"]},
     "aten::sum.dim_IntList": lambda t: {"dtype": t["Tacc"]},
@@ -121,6 +102,7 @@ _KEYWORDS: dict[str, Callable[[Mapping[str, Dtype]], dict[str, Any]]] = {
     "aten::cumsum": lambda t: {"dtype": t["Tacc"]},
     "aten::addmm": lambda t: {"beta": 2, "alpha": 3},
     "aten::arange.start_step": lambda t: {"dtype": t["T"]},
+    **training_samples.KEYWORDS,
 }
 
 _POSITIVE = ("aten::log", "aten::sqrt", "aten::rsqrt", "aten::reciprocal")
@@ -155,12 +137,16 @@ def moved(value: Any, device: str) -> Any:
 CPU_IS_OFF = {"aten::sqrt": ("f32", "f64")}
 
 
-def is_exact(operator: Operator, row: tuple[str, ...], out: str = "out") -> bool:
-    """Whether the registry admits one result only for an output of the row, and torch's CPU kernel gives that one."""
+def is_exact(operator: Operator, row: tuple[str, ...], out: str | None = None) -> bool:
+    """Whether the registry admits one result only for an output of the row (None: for all), and torch's CPU kernel
+    gives that one."""
     if row[0] in CPU_IS_OFF.get(operator.op, ()):
         return False
-    entry = next(each for each in operator.outs if each.name == out)
-    if operator.dtype_of(entry.type, row) not in FLOATS:
+    return all(_is_exact(operator, row, each) for each in operator.outs if out in (None, each.name))
+
+
+def _is_exact(operator: Operator, row: tuple[str, ...], out: Output) -> bool:
+    if operator.dtype_of(out.type, row) not in FLOATS:
         return True
-    budgets = operator.candidates(out, row, "ACCURATE")
+    budgets = operator.candidates(out.name, row, "ACCURATE")
     return bool(budgets) and all(budget.exact and budget.also is None for budget in budgets)

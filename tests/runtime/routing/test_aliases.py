@@ -11,7 +11,7 @@ import torch
 from torch_fl import routing
 
 from .check import agree, natively, outcome, steps
-from .samples import values
+from .numbers import values
 
 DEVICE = "fl:2"
 pytestmark = pytest.mark.usefixtures("devices")

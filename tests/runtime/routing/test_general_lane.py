@@ -10,7 +10,7 @@ from torch_fl import routing
 
 from . import apart
 from .edited_reference import build
-from .samples import values
+from .numbers import values
 
 DEVICE = "fl:2"
 HERE = Path(__file__).parent

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 from ..layouts import LAYOUTS, REPEATED, buffer
 from .check import agree, natively, outcome, refusal, same
-from .samples import moved, values
+from .numbers import values
+from .samples import moved
 
 DEVICE = "fl:2"
 pytestmark = pytest.mark.usefixtures("devices")

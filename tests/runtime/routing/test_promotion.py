@@ -12,7 +12,8 @@ import torch
 from torch_fl.dtypes import TORCH_DTYPES
 
 from .check import agree, natively, outcome, same
-from .samples import moved, values
+from .numbers import values
+from .samples import moved
 
 DEVICE = "fl:2"
 NAMES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")

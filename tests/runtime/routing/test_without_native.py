@@ -31,13 +31,26 @@ GENERIC = {
     *("aten::addmm", "aten::embedding", "aten::constant_pad_nd", "aten::_softmax", "aten::_log_softmax"),
     *("aten::native_layer_norm", "aten::clamp", "aten::isnan", "aten::logical_and", "aten::logical_or"),
     *("aten::logical_not", "aten::sigmoid", "aten::silu", "aten::gelu", "aten::relu", "aten::mean.dim"),
-    *("aten::any.dim", "aten::cumsum"),
+    *("aten::any.dim", "aten::cumsum", "aten::addcmul", "aten::addcdiv", "aten::lerp.Scalar", "aten::lerp.Tensor"),
+    *("aten::nll_loss_forward", "aten::_softmax_backward_data", "aten::_log_softmax_backward_data"),
+    *("aten::max_pool2d_with_indices", "aten::max_pool2d_with_indices_backward", "aten::_adaptive_avg_pool2d"),
+    *("aten::threshold_backward", "aten::sigmoid_backward", "aten::tanh_backward", "aten::native_dropout_backward"),
 }
 
-#: What the registry's budgets don't admit of torch's own CPU kernels, and so of the CPU tier: four round to half on
-#: the way.
+#: What the registry's budgets don't admit of torch's own CPU kernels, and so of the lower tiers: these round to
+#: half on the way.
 CPU_MISSES = CPU_IS_OFF | dict.fromkeys(
-    ("aten::add.Tensor", "aten::sub.Tensor", "aten::rsqrt", "aten::prod.dim_int"), ("f16", "bf16")
+    (
+        "aten::add.Tensor",
+        "aten::sub.Tensor",
+        "aten::rsqrt",
+        "aten::prod.dim_int",
+        "aten::convolution_backward",
+        "aten::native_dropout_backward",
+        "aten::_adaptive_avg_pool2d_backward",
+        "aten::nll_loss_forward",
+    ),
+    ("f16", "bf16"),
 )
 
 

@@ -38,6 +38,7 @@ enum class SlotRule : uint8_t {
   kDim,      // one dimension of the first tensor, from the end where negative
   kDims,     // dimensions of the first tensor: non-negative, sorted, each once; none given or an empty list: all
   kSpatial,  // one entry per dimension of the first tensor after the first two; a single one is repeated
+  kWindow,   // two entries; a single one is repeated, none are those of the list before, which is the window's size
   kPad,      // two entries per dimension of the first tensor, zeros where there are fewer; none negative
   kExpand,   // a tensor, expanded to the sizes of output 0
 };
