@@ -106,8 +106,9 @@ def inputs(problem: Problem, elements: Mapping[str, Array]) -> dict[str, torch.T
     for tensor in problem.structure.inputs:
         made = to_torch(elements[tensor.name], tensor.dtype)
         if tensor.draw is not None and tensor.draw.domain == "index":
-            ignored = made == problem.structure.params.get("ignore_index", tensor.draw.bound)
-            made = torch.where(ignored, made, made % tensor.draw.bound)
+            inside = made % tensor.draw.bound
+            ignored = problem.structure.params.get("ignore_index")
+            made = inside if ignored is None else torch.where(made == ignored, made, inside)
         if tensor.draw is not None and tensor.draw.domain == "nonzero" and not tensor.dtype.is_float:
             made = torch.where(made == 0, 1, made)
         tensors[tensor.name] = made
