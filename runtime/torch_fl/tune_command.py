@@ -1,4 +1,4 @@
-"""`python -m torch_fl.tune_command`."""
+"""`torch-fl tune`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,3 @@ def tune(where: str, as_json: bool, **options: Any) -> None:
         sys.exit(130)
     click.echo(found.to_json() if as_json else str(found))
     sys.exit(0 if found.best else 1)
-
-
-if __name__ == "__main__":
-    tune(prog_name="python -m torch_fl.tune_command")

@@ -24,6 +24,7 @@ SHORT_HELP = {
     "kit": "Look at vendor kits.",
     "registry": "Keep a registry of certified plugins: keys, gate, entries.",
     "report": "Render a report as HTML, badge and JUnit XML.",
+    "tune": "Scan batch size, streams and pool for the fastest combination.",
 }
 
 
