@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from torch_fl_conformance.dtypes import Array
+from torch_fl_conformance.oracle_batch_norm import statistics
 from torch_fl_conformance.oracle_loss import Named
 from torch_fl_conformance.oracle_maths import widen
 from torch_fl_conformance.problem import Problem
@@ -57,9 +58,21 @@ def _loss_backward(problem: Problem, made: Made, rng: np.random.Generator) -> No
     made["total_weight"] = round_to(np.asarray(np.sum(named.gain) if is_reduced else 0.0), x.dtype)
 
 
+def _saved(problem: Problem, made: Made, rng: np.random.Generator) -> None:
+    """Mean and 1 / sqrt(variance + eps) of the input, as batch norm has saved them."""
+    if "save_mean" not in made or not made["input"].size:
+        return
+    dtypes = {tensor.name: tensor.dtype for tensor in problem.structure.inputs}
+    w = widen(made["input"], dtypes["input"])
+    mean, _, invstd = statistics(w, problem.structure.params["eps"])
+    made["save_mean"] = round_to(mean, dtypes["save_mean"])
+    made["save_invstd"] = round_to(invstd, dtypes["save_invstd"])
+
+
 _CONSISTENT: dict[str, Callable[[Problem, Made, np.random.Generator], None]] = {
     "softmax_backward": _softmax,
     "log_softmax_backward": _softmax,
     "nll_loss": _ignored,
     "nll_loss_backward": _loss_backward,
+    "batch_norm_backward": _saved,
 }

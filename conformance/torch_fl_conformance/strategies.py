@@ -15,6 +15,7 @@ from types import ModuleType
 from torch_fl_spec.registry import Operator
 
 from torch_fl_conformance import (
+    draw_batch_norm,
     draw_contraction,
     draw_loss,
     draw_movement,
@@ -43,7 +44,9 @@ _DRAWERS: dict[str, ModuleType] = {
 
 
 def drawer(operator: Operator) -> ModuleType:
-    """The module that draws calls of the operator's class."""
+    """The module that draws calls of the operator, or of its class."""
+    if operator.oracle.startswith("batch_norm"):
+        return draw_batch_norm
     return _DRAWERS[operator.op_class]
 
 

@@ -79,5 +79,7 @@ REF_KERNELS(max_pool_backward);
 REF_KERNELS(softmax_backward);
 REF_KERNELS(nll_loss);
 REF_KERNELS(nll_loss_backward);
+REF_KERNELS(batch_norm);
+REF_KERNELS(batch_norm_backward);
 
 #endif /* FL_REFERENCE_H */

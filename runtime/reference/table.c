@@ -34,6 +34,8 @@ static const kernel_list lists[] = {
     {ref_kernels_softmax_backward, &ref_kernels_softmax_backward_count},
     {ref_kernels_nll_loss, &ref_kernels_nll_loss_count},
     {ref_kernels_nll_loss_backward, &ref_kernels_nll_loss_backward_count},
+    {ref_kernels_batch_norm, &ref_kernels_batch_norm_count},
+    {ref_kernels_batch_norm_backward, &ref_kernels_batch_norm_backward_count},
 };
 #define N_LISTS (sizeof lists / sizeof lists[0])
 

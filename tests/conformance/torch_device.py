@@ -17,6 +17,25 @@ TORCH = {
     "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
 }  # fmt: skip
 Slots = dict[str, Any]
+
+
+def _batch_norm_backward(s: Slots, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    if not s["input"].numel():  # torch divides by zero, which ends the process
+        return (s["input"], *[torch.zeros(s["input"].shape[1])] * 2)
+    results: tuple[torch.Tensor, ...] = torch.ops.aten.native_batch_norm_backward(*s.values(), [True] * 3)
+    return results
+
+
+def _batch_norm(s: Slots, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """torch changes the running statistics in place, where the canonical form has outputs."""
+    running = [None if s[name] is None else s[name].clone() for name in ("running_mean", "running_var")]
+    about = (s["weight"], s["bias"], *running, s["training"], s["momentum"], s["eps"])
+    if not s["input"].numel():  # torch refuses it
+        return (s["input"], *[torch.zeros(s["input"].shape[1])] * 4)
+    results = torch.ops.aten.native_batch_norm(s["input"], *about)
+    return (*results, *(torch.empty(0) if value is None else value for value in running))
+
+
 _CALLS: dict[str, Callable[[Slots, torch.dtype], Any]] = {
     "div.Tensor_mode": lambda s, d: torch.div(s["self"], s["other"], rounding_mode=s["rounding_mode"]),
     "gelu": lambda s, d: torch.nn.functional.gelu(s["self"], approximate=s["approximate"]),
@@ -47,6 +66,8 @@ _CALLS: dict[str, Callable[[Slots, torch.dtype], Any]] = {
     ),
     "addcmul": lambda s, d: torch.addcmul(s["self"], s["tensor1"], s["tensor2"], value=s["value"]),
     "addcdiv": lambda s, d: torch.addcdiv(s["self"], s["tensor1"], s["tensor2"], value=s["value"]),
+    "native_batch_norm": _batch_norm,
+    "native_batch_norm_backward": _batch_norm_backward,
     "_softmax_backward_data": lambda s, d: torch.ops.aten._softmax_backward_data(*s.values(), d),
     "_log_softmax_backward_data": lambda s, d: torch.ops.aten._log_softmax_backward_data(*s.values(), d),
     "cat": lambda s, d: torch.cat(s["tensors"], s["dim"]),

@@ -120,6 +120,7 @@ def test_every_operator_is_there() -> None:
         *("native_dropout", "threshold_backward", "sigmoid_backward", "tanh_backward", "native_dropout_backward"),
         *("addcmul", "addcdiv", "lerp.Scalar", "lerp.Tensor"),
         *("_softmax_backward_data", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward"),
+        *("native_batch_norm", "native_batch_norm_backward"),
     }
 
 
