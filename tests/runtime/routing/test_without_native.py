@@ -34,6 +34,7 @@ GENERIC = {
     *("aten::any.dim", "aten::cumsum", "aten::addcmul", "aten::addcdiv", "aten::lerp.Scalar", "aten::lerp.Tensor"),
     *("aten::nll_loss_forward", "aten::_softmax_backward_data", "aten::_log_softmax_backward_data"),
     *("aten::max_pool2d_with_indices", "aten::max_pool2d_with_indices_backward", "aten::_adaptive_avg_pool2d"),
+    *("aten::native_batch_norm", "aten::native_batch_norm_backward"),
     *("aten::threshold_backward", "aten::sigmoid_backward", "aten::tanh_backward", "aten::native_dropout_backward"),
 }
 
@@ -49,6 +50,7 @@ CPU_MISSES = CPU_IS_OFF | dict.fromkeys(
         "aten::native_dropout_backward",
         "aten::_adaptive_avg_pool2d_backward",
         "aten::nll_loss_forward",
+        "aten::native_batch_norm_backward",
     ),
     ("f16", "bf16"),
 )
