@@ -37,6 +37,13 @@ class Named:
         return cls(at, counts, np.asarray(wanted & ~inside), np.where(counts, gain, kind(0)))
 
 
+def _product(a: Array, b: Array, dtype: DType, is_result: bool) -> Array:
+    """a * b. Where that is the result itself f64 is multiplied as f64: long double would be rounded a second time."""
+    if is_result and dtype.name == "f64":
+        return np.asarray(a.astype(np.float64) * b.astype(np.float64)).astype(a.dtype)
+    return np.asarray(a * b)
+
+
 def nll_loss(
     x: Array,
     target: Array,
@@ -50,7 +57,7 @@ def nll_loss(
     w = widen(x, dtype)
     named = Named.of(target, weight, w.shape[-1], ignore_index, dtype)
     taken = np.take_along_axis(w, named.at[..., None], -1)[..., 0]
-    losses = np.where(named.counts, -taken * named.gain, 0)
+    losses = np.where(named.counts, -_product(taken, named.gain, dtype, reduction == 0), 0)
     if w.ndim == 2 and reduction == 0:
         whole = np.zeros((), w.dtype)
         nothing = {"n": 1, "h": 0, "sum_abs": whole}
@@ -82,7 +89,7 @@ def nll_loss_backward(
 ) -> Expected:
     """grad_input of the shape of self: zero but at the targets that count."""
     named = Named.of(target, weight, shape[-1], ignore_index, dtype)
-    given = -named.gain * widen(grad, dtype)
+    given = -_product(named.gain, widen(grad, dtype), dtype, reduction != 1)
     if reduction == 1:
         given = given / widen(total_weight, dtype)
     value, gain = np.zeros(shape, given.dtype), np.zeros(shape, given.dtype)

@@ -11,6 +11,7 @@ import torch
 from torch_fl_conformance import (
     oracle_contraction,
     oracle_convolution_backward,
+    oracle_loss,
     oracle_pointwise,
     oracle_reduction,
     philox,
@@ -271,3 +272,15 @@ def test_twice_rounded_values_are_told_from_once_rounded_ones() -> None:
     twice = torch.from_numpy(value).to(torch.bfloat16).to(torch.float64).numpy()
     assert once[0] == 1 + 2.0**-7
     assert twice[0] == 1.0
+
+
+def test_losses_of_f64_are_rounded_once() -> None:
+    """A weighted loss of its own is one product: as the CPU gives it in f64, forward and backward."""
+    x, weight, grad = RNG.standard_normal((4000, 3)), np.abs(RNG.standard_normal(3)), RNG.standard_normal(4000)
+    target, total = RNG.integers(0, 3, 4000), np.zeros(())
+    loss = oracle_loss.nll_loss(x, target, weight, 0, -100, F64, Precision(F64, 53))["output"].ref
+    taken = np.take_along_axis(x, target[:, None], 1)[:, 0]
+    assert np.array_equal(loss.astype(np.float64), -taken * weight[target])
+    back = oracle_loss.nll_loss_backward(grad, x.shape, target, weight, 0, -100, total, F64).ref
+    given = np.take_along_axis(back, target[:, None], 1)[:, 0]
+    assert np.array_equal(given.astype(np.float64), -weight[target] * grad)
