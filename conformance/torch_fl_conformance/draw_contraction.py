@@ -1,4 +1,4 @@
-"""Draws calls of matrix products; those of convolutions are in draw_convolution."""
+"""Draws calls of matrix products."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from torch_fl_spec.registry import Operator
 
-from torch_fl_conformance import draw_convolution
 from torch_fl_conformance.draw_operands import operand_values
 from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES, number_arg, scalar_of
 from torch_fl_conformance.draws import Draw
@@ -17,23 +16,17 @@ from torch_fl_conformance.shapes import PRIMES, TAILS, between, near_power, one_
 
 def shapes(operator: Operator, claim: Claim) -> tuple[str, ...]:
     """Strong shape words."""
-    if draw_convolution.draws(operator):
-        return ("spatial_2d", "spatial_1d", "square", "long_k", "blocks")
     return ("tail", "square", "long_k", "primes", "empty_k", "past_power", "power", "under_power", "blocks")
 
 
 def layouts(operator: Operator, claim: Claim) -> tuple[str, ...]:
     """Layout words."""
     words = ("contiguous", "transposed", "holes", "strided_out", "padded_rows", "mixed")
-    if draw_convolution.draws(operator):
-        return (*words, "channels_last")
     return words if operator.short_name == "mm" else (*words, "stride_zero")
 
 
 def arguments(operator: Operator, claim: Claim) -> list[str]:
-    """Factors of addmm, kinds of convolution."""
-    if draw_convolution.draws(operator):
-        return draw_convolution.arguments(operator)
+    """Factors of addmm."""
     if operator.short_name != "addmm":
         return ["plain"]
     return ["plain", *[f"{slot}={word}" for word in NUMBER_CLASSES for slot in ("beta", "alpha")]]
@@ -69,9 +62,7 @@ def _matrix_sizes(draw: Draw, recipe: Recipe) -> tuple[int, int, int]:
 
 
 def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> Structure:
-    """A call of a contraction that shows what the recipe asks for."""
-    if draw_convolution.draws(operator):
-        return draw_convolution.draw_call(draw, operator, claim, recipe)
+    """A matrix product that shows what the recipe asks for."""
     m, k, n = _matrix_sizes(draw, recipe)
     dtype = DTYPES[claim.dtypes[0]]
     batch = (1 if recipe.shape == "one_element" else between(draw, 2, 3),) if operator.short_name == "bmm" else ()

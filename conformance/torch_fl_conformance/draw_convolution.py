@@ -23,12 +23,17 @@ _UNIT_STRIDES = ("same", "padded", "dilated", "depthwise")  # kernels go another
 _GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 
 
-def draws(operator: Operator) -> bool:
-    """Whether the operator is one of convolutions."""
-    return operator.short_name in ("convolution", "convolution_backward")
+def shapes(operator: Operator, claim: Claim) -> tuple[str, ...]:
+    """Strong shape words."""
+    return ("spatial_2d", "spatial_1d", "square", "long_k", "blocks")
 
 
-def arguments(operator: Operator) -> list[str]:
+def layouts(operator: Operator, claim: Claim) -> tuple[str, ...]:
+    """Layout words."""
+    return ("contiguous", "transposed", "holes", "strided_out", "padded_rows", "mixed", "channels_last")
+
+
+def arguments(operator: Operator, claim: Claim) -> list[str]:
     """Kinds of convolution, and what a call is without."""
     if operator.short_name == "convolution":
         return [*_KINDS, "bias_absent"]
@@ -166,11 +171,11 @@ def _forward(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> St
     drawn = _geometry(draw, claim, recipe, backward=False)
     dtype = DTYPES[claim.dtypes[0]]
     terms = drawn.cin * prod(drawn.kernel)
-    # padding times an infinite weight is NaN for some honest kernels
-    shapes = {"input": drawn.input_shape, "weight": drawn.weight_shape, "bias": (drawn.cout * drawn.groups,)}
+    sizes = {"input": drawn.input_shape, "weight": drawn.weight_shape, "bias": (drawn.cout * drawn.groups,)}
     present = recipe.argument != "bias_absent" and bool(between(draw, 0, 2) or recipe.argument == "plain")
     if not present:
-        del shapes["bias"]
+        del sizes["bias"]
+    # special values in the input alone: padding times an infinite weight is NaN for some honest kernels
     inputs = tuple(
         Tensor(
             name,
@@ -178,7 +183,7 @@ def _forward(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> St
             shape,
             operand_values(operator, claim, recipe, 1 if name == "bias" else terms, place, special=place == 0),
         )
-        for place, (name, shape) in enumerate(shapes.items())
+        for place, (name, shape) in enumerate(sizes.items())
     )
     bias_arg: dict[str, Any] = {"tensor": "bias"} if present else {"none": True}
     labels = drawn.labels | {"optional_present" if present else "optional_absent"}
@@ -198,10 +203,10 @@ def _backward(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     # some honest kernels; so is infinity times a subnormal number for those that shorten it.
     sides = ("grad_output", "input") if drawn.transposed else ("input", "grad_output")
     special = sides[0] if any(drawn.padding) else one_of(draw, sides)
-    shapes = {"grad_output": drawn.out_shape, "input": drawn.input_shape, "weight": drawn.weight_shape}
+    sizes = {"grad_output": drawn.out_shape, "input": drawn.input_shape, "weight": drawn.weight_shape}
     inputs = tuple(
         Tensor(name, dtype, shape, operand_values(operator, claim, recipe, terms, place, special=name == special))
-        for place, (name, shape) in enumerate(shapes.items())
+        for place, (name, shape) in enumerate(sizes.items())
     )
     wanted = {
         "grad_input": drawn.input_shape,
@@ -212,7 +217,7 @@ def _backward(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     outs = tuple(Tensor(name, dtype, (0,) if name in unwanted else shape) for name, shape in wanted.items())
     labels = drawn.labels | ({"unwanted_output"} if unwanted else set())
     labels |= {"long_k"} if max(taps, positions) > 256 else set()
-    args = (*({"tensor": name} for name in shapes), *drawn.args)
+    args = (*({"tensor": name} for name in sizes), *drawn.args)
     return Structure(inputs, outs, args, drawn.params, frozenset(labels))
 
 

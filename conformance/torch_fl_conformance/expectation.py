@@ -65,6 +65,7 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
     """The oracles' answers by output name."""
     operator, structure = problem.operator, problem.structure
     answers = _answers(problem, values, precision)
+    answers |= {name: Expected(np.zeros(0)) for name in structure.unwanted}  # nothing is expected of them
     operands = _operands(problem, values)
     used = {tensor.draw.regime for tensor in structure.inputs if tensor.draw}
     # A dimension of stride 0 repeats its values as a regime of few values does.
@@ -85,8 +86,7 @@ def expected(problem: Problem, values: Values, precision: Precision) -> dict[str
 _EXACT_ON_INTEGERS = (
     "add.Tensor", "sub.Tensor", "mul.Tensor", "sum.dim_IntList", "cumsum", "mm", "bmm", "addmm", "convolution",
     "convolution_backward", "scatter_add", "amax", "amin", "addcmul", "lerp.Scalar", "lerp.Tensor", "sigmoid_backward",
-    "tanh_backward", "native_dropout_backward",
-    "max_pool2d_with_indices_backward",
+    "tanh_backward", "native_dropout_backward", "max_pool2d_with_indices_backward",
 )  # fmt: skip
 
 
@@ -173,16 +173,11 @@ def _contracted(problem: Problem, values: Values, precision: Precision) -> Expec
 
 
 def _gradients(problem: Problem, values: Values, precision: Precision) -> dict[str, Expected]:
-    """Those of a convolution; nothing is expected of an unwanted one."""
     params, dtype = problem.structure.params, problem.structure.outs[0].dtype
-    answers = oracle_convolution_backward.gradients(
+    return oracle_convolution_backward.gradients(
         values["grad_output"], values["input"], values["weight"], params["stride"], params["padding"],
         params["dilation"], params["transposed"], params["groups"], dtype, precision,
     )  # fmt: skip
-    for out in problem.structure.outs:
-        if out.shape == (0,):
-            answers[out.name] = Expected(np.zeros(0), {**answers[out.name].elements, "abs_dot": 0.0})
-    return answers
 
 
 def _moved(problem: Problem, values: Values, precision: Precision) -> Expected:

@@ -45,7 +45,7 @@ def of_case(problem: Problem, values: Mapping[str, Array]) -> set[str]:
     """Labels of one case with its elements."""
     structure, layouts = problem.structure, problem.layouts
     inputs, outs = structure.inputs, structure.outs
-    wanted = [out for out in outs if "unwanted_output" not in structure.labels or out.shape != (0,)]
+    wanted = [out for out in outs if out.name not in structure.unwanted]
     found = set(structure.labels) | _of_shapes((*inputs, *wanted)) | _of_arguments(problem)
     for tensor in (*inputs, *outs):
         layout = layouts[tensor.name]

@@ -66,14 +66,14 @@ def nll_loss(
     divisor = total if reduction == 1 else w.dtype.type(1)
     n = target.size
     counted = {"n": n, "h": precision.additions(n)}
-    care = ~np.any(named.astray, keepdims=False)
+    care = np.asarray(~np.any(named.astray))
     return {
         "output": Expected(
             np.asarray(np.sum(losses) / divisor),
             {**counted, "sum_abs": np.sum(np.abs(losses)) / np.abs(divisor)},
-            care=np.asarray(care),
+            care=care,
         ),
-        "total_weight": Expected(total, {**counted, "sum_abs": np.sum(np.abs(named.gain))}, care=np.asarray(care)),
+        "total_weight": Expected(total, {**counted, "sum_abs": np.sum(np.abs(named.gain))}, care=care),
     }
 
 

@@ -126,6 +126,12 @@ class Structure:
     params: Mapping[str, Any] = field(default_factory=dict)  # scalars, lists and strings by slot name
     labels: frozenset[str] = frozenset()
 
+    @property
+    def unwanted(self) -> frozenset[str]:
+        """Names of the outputs that the call does not ask for: they have the sizes [0]."""
+        names = {out.name for out in self.outs if out.shape == (0,)} if "unwanted_output" in self.labels else set()
+        return frozenset(names)
+
 
 @dataclass(frozen=True)
 class Problem:

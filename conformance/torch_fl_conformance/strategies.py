@@ -17,6 +17,7 @@ from torch_fl_spec.registry import Operator
 from torch_fl_conformance import (
     draw_batch_norm,
     draw_contraction,
+    draw_convolution,
     draw_loss,
     draw_movement,
     draw_pointwise,
@@ -41,13 +42,18 @@ _DRAWERS: dict[str, ModuleType] = {
     "index": draw_movement,
     "random": draw_random,
 }
+# By oracle: calls unlike those of the rest of the class.
+_OWN_DRAWERS: dict[str, ModuleType] = {
+    "convolution": draw_convolution,
+    "convolution_backward": draw_convolution,
+    "batch_norm": draw_batch_norm,
+    "batch_norm_backward": draw_batch_norm,
+}
 
 
 def drawer(operator: Operator) -> ModuleType:
     """The module that draws calls of the operator, or of its class."""
-    if operator.oracle.startswith("batch_norm"):
-        return draw_batch_norm
-    return _DRAWERS[operator.op_class]
+    return _OWN_DRAWERS.get(operator.oracle, _DRAWERS[operator.op_class])
 
 
 def recipes(operator: Operator, claim: Claim, count: int, seed: int) -> list[Recipe]:
