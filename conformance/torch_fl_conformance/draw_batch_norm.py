@@ -11,7 +11,7 @@ from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.dtypes import DTYPES
 from torch_fl_conformance.kernel_case import number
 from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import PRIMES, TAILS, between, near_power, one_of
+from torch_fl_conformance.shapes import PRIMES, TAILS, between, length_labels, near_power, one_of
 from torch_fl_conformance.values import Draw as Values
 
 _STATISTICS = ("running_mean", "running_var", "save_mean", "save_invstd")
@@ -109,8 +109,7 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     labels |= {"optional_present"} if present else set()
     labels |= {"optional_absent"} if len(names) < len(tensors) else set()
     labels |= {"unwanted_output"} if unwanted else set()
-    labels |= {"tail"} if terms % 4 and terms > 1 else set()
-    labels |= {"past_power"} if terms >= 65 and (terms - 1) & (terms - 2) == 0 else set()
+    labels |= length_labels(terms)
     return Structure(tuple(inputs), tuple(outs), (*args, *numbers), params, frozenset(labels))
 
 

@@ -9,7 +9,7 @@ from torch_fl_spec.registry import Operator
 from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.dtypes import DTYPES
 from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import PRIMES, TAILS, between, near_power, one_of
+from torch_fl_conformance.shapes import PRIMES, TAILS, between, length_labels, near_power, one_of
 from torch_fl_conformance.values import Draw as Values
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -94,7 +94,7 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     labels = {f"reduction_{word}" for word, number in REDUCTIONS.items() if number == reduction}
     labels |= {"optional_present"} if weighted else {"optional_absent"}
     labels |= {"unbatched"} if not batched else set()
-    labels |= {"tail"} if batched and batch % 4 and batch > 1 else set()
+    labels |= length_labels(batch) if batched else set()
     return Structure(tuple(inputs), outs, tuple(args), params, frozenset(labels))
 
 

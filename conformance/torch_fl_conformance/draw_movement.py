@@ -10,7 +10,7 @@ from torch_fl_conformance.draw_pointwise import NUMBER_CLASSES, number_arg, scal
 from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.dtypes import DTYPES
 from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import STRONG_SHAPES, TAILS, between, one_of, shape_of
+from torch_fl_conformance.shapes import STRONG_SHAPES, TAILS, between, is_tail, one_of, shape_of
 from torch_fl_conformance.values import Draw as Values
 
 
@@ -178,7 +178,7 @@ def _embedding(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> 
     weight = Tensor("weight", dtype, (rows, width), _spec(recipe))
     indices = Tensor("indices", index, shape, _index_spec(recipe, rows), _repeat(draw, recipe, shape))
     args: tuple[dict[str, Any], ...] = ({"tensor": "weight"}, {"tensor": "indices"})
-    labels = {"tail"} if width % 4 and width > 1 else set()
+    labels = {"tail"} if is_tail(width) else set()
     out = Tensor("out", dtype, (*shape, width))
     return Structure((weight, indices), (out,), args, {"bound": rows}, frozenset(labels))
 

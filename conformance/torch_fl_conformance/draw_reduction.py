@@ -10,7 +10,7 @@ from torch_fl_conformance.draws import Draw
 from torch_fl_conformance.dtypes import DTYPES
 from torch_fl_conformance.kernel_case import number
 from torch_fl_conformance.problem import Claim, Recipe, Structure, Tensor
-from torch_fl_conformance.shapes import PRIMES, TAILS, between, near_power, one_of
+from torch_fl_conformance.shapes import PRIMES, TAILS, between, length_labels, near_power, one_of
 from torch_fl_conformance.values import Draw as Values
 from torch_fl_conformance.values import exact_magnitude
 
@@ -117,16 +117,11 @@ def draw_call(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) -> S
     labels = {"many_dims"} if len(dims) > 1 else set()
     labels |= {"inner_dim"} if len(shape) - 1 in dims and len(shape) > 1 else set()
     labels |= {"outer_dim"} if any(axis < len(shape) - 1 for axis in dims) else set()
-    labels |= {"past_power"} if _is_past_power(terms) else set()
-    labels |= {"tail"} if terms % 4 and terms > 1 else set()
+    labels |= length_labels(terms)
     labels |= {"zero_size"} if 0 in shape else set()
     return Structure(
         inputs, (Tensor(operator.outs[0].name, out_type, out_shape),), tuple(args), params, frozenset(labels)
     )
-
-
-def _is_past_power(size: int) -> bool:
-    return size >= 65 and (size - 1) & (size - 2) == 0
 
 
 def _input(
@@ -202,7 +197,6 @@ def _layer_norm(draw: Draw, operator: Operator, claim: Claim, recipe: Recipe) ->
     labels = {"many_dims"} if normal > 1 else set()
     labels |= {"optional_present"} if present in ("affine", "weight", "bias") else set()
     labels |= {"optional_absent"} if present in ("none", "weight", "bias") else set()
-    labels |= {"past_power"} if _is_past_power(terms) else set()
-    labels |= {"tail"} if terms % 4 and terms > 1 else set()
+    labels |= length_labels(terms)
     params = {"dims": tuple(range(len(lead), len(shape))), "eps": eps}
     return Structure(tuple(inputs), outs, tuple(args), params, frozenset(labels))

@@ -11,7 +11,7 @@ from torch_fl_spec.registry import Operator
 from torch_fl_conformance.draw_pointwise import SPECIAL_NUMBERS
 from torch_fl_conformance.dtypes import DTYPES, Array
 from torch_fl_conformance.problem import Claim, Problem, Tensor
-from torch_fl_conformance.shapes import is_contiguous
+from torch_fl_conformance.shapes import is_contiguous, is_past_power, is_tail
 
 _FEW = 4096
 _SPECIAL = {str(number) for number in SPECIAL_NUMBERS.values()}
@@ -76,9 +76,9 @@ def _of_shapes(tensors: tuple[Tensor, ...]) -> set[str]:
             continue
         if shape == ():
             found.add("scalar_shape")
-        if shape and shape[-1] % 4 and shape[-1] > 1:
+        if shape and is_tail(shape[-1]):
             found.add("tail")
-        if any(size >= 65 and (size - 1) & (size - 2) == 0 for size in shape):
+        if any(map(is_past_power, shape)):
             found.add("past_power")
         if len(shape) >= 2 and len(set(shape[-2:])) == 1 and shape[-1] > 1:
             found.add("square")

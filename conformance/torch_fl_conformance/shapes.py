@@ -40,6 +40,21 @@ def near_power(draw: Draw, kind: str, largest: int = 12) -> int:
     return int(2**exponent) + {"under_power": -1, "power": 0, "past_power": 1}[kind]
 
 
+def is_tail(size: int) -> bool:
+    """Whether a vector loop leaves some of so many elements over."""
+    return size > 1 and size % 4 != 0
+
+
+def is_past_power(size: int) -> bool:
+    """2^k + 1 with k of at least 6: one element behind a full block."""
+    return size >= 65 and (size - 1) & (size - 2) == 0
+
+
+def length_labels(size: int) -> set[str]:
+    """Labels of so many elements that are taken together."""
+    return ({"tail"} if is_tail(size) else set()) | ({"past_power"} if is_past_power(size) else set())
+
+
 def shape_of(draw: Draw, kind: str, max_ndim: int, *, largest: int = 12) -> tuple[int, ...]:
     """A shape for a pointwise call."""
     rank = min(max_ndim, 4)
