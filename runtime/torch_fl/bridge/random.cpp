@@ -9,10 +9,9 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_dropout_ops.h>
 #include <ATen/ops/normal_ops.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/uniform_ops.h>
 #include <ATen/ops/view_as_real.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 namespace torch_fl::fast {
@@ -102,9 +101,10 @@ using OutputAndMask = std::tuple<at::Tensor, at::Tensor>;
 
 bool drop(OutputAndMask& outs, const at::Tensor& input, double p) {
   const Operator* op = entry_of<ops::native_dropout>();
-  if (op == nullptr || !(p >= 0 && p <= 1)) return false;
+  if (op == nullptr) return false;
   Device& device = device_of(input.device());
-  outs = {empty_on(device, input.scalar_type(), input.sizes()), empty_on(device, at::kBool, input.sizes())};
+  // Channels last stays, as with any pointwise operator.
+  outs = {at::empty_like(input), at::empty_like(input, input.options().dtype(at::kBool))};
   Call call(*op, device);
   call.tensor(0, input);
   call.floating(1, p);
@@ -116,9 +116,10 @@ bool drop(OutputAndMask& outs, const at::Tensor& input, double p) {
 
 OutputAndMask native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   // Without chance: nothing or everything is dropped.
-  if (!train.value_or(true) || p == 0)
-    return {at::clone(input), at::ones(input.sizes(), input.options().dtype(at::kBool))};
-  if (p == 1) return {at::zeros_like(input), at::zeros(input.sizes(), input.options().dtype(at::kBool))};
+  const auto mask = input.options().dtype(at::kBool);
+  if (!train.value_or(true) || p == 0) return {at::clone(input), at::ones_like(input, mask)};
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, mask)};
   OutputAndMask outs;
   if (drop(outs, input, p)) return outs;
   const c10::Stack results = stepped_down<ops::native_dropout>(input, p, train);

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional as F
+from torch_fl import routing
 
 from .check import agree, natively, same
 from .numbers import values
@@ -128,6 +129,23 @@ def test_dropout_keeps_a_share_and_scales_it() -> None:
 @pytest.mark.parametrize(("p", "train"), [(0.0, True), (1.0, True), (0.5, False), (1.0, None)])
 def test_dropout_without_chance(p: float, train: bool | None) -> None:
     same(torch.ops.aten.native_dropout, values(torch.float32, 4, 5), p, train, device=INLINE)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("native", [True, False])
+def test_dropout_keeps_the_layout(p: float, native: bool) -> None:
+    x = values(torch.float32, 2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    with routing.wishes(native=native):
+        got = torch.native_dropout(x.to(INLINE), p, True)
+    assert [each.stride() for each in got] == [each.stride() for each in torch.native_dropout(x, p, True)]
+
+
+@pytest.mark.parametrize("p", [-0.5, 1.5, float("nan")])
+@pytest.mark.parametrize("device", ["cpu", INLINE])
+def test_dropout_by_what_is_no_probability(p: float, device: str) -> None:
+    with pytest.raises(RuntimeError):
+        torch.native_dropout(values(torch.float32, 4, 5).to(device), p, True)
+    torch.native_dropout(values(torch.float32, 4, 5).to(device), p, False)
 
 
 def test_dropout_in_a_network() -> None:
