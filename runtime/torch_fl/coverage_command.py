@@ -10,13 +10,7 @@ from typing import Any
 import click
 
 from torch_fl import named_function
-from torch_fl.named_function import first_line
-
-
-class _Wrong(click.ClickException):
-    """What was named cannot be covered: one line, without the command's usage, which is right."""
-
-    exit_code = 2
+from torch_fl.named_function import Unusable, first_line
 
 
 @click.command()
@@ -36,7 +30,7 @@ def coverage(where: str, device: str, no_backward: bool, as_json: bool) -> None:
     try:
         function = named_function.find(where)
     except named_function.NotFound as error:
-        raise _Wrong(str(error)) from None
+        raise Unusable(str(error)) from None
     import torch_fl
 
     made = _made(function, where)
@@ -48,7 +42,7 @@ def coverage(where: str, device: str, no_backward: bool, as_json: bool) -> None:
         try:
             found = torch_fl.coverage(model, inputs, device, backward=not no_backward, loss=loss, targets=targets)
         except (torch_fl.ConfigError, torch_fl.CoverageError, ValueError, RuntimeError) as error:
-            raise _Wrong(first_line(error)) from None
+            raise Unusable(first_line(error)) from None
     click.echo(found.to_json() if as_json else str(found))
     sys.exit(0 if found.stays_on_device else 1)
 
@@ -57,9 +51,9 @@ def _made(function: Callable[[], Any], where: str) -> tuple[Any, ...]:
     try:
         made = function()
     except (Exception, SystemExit) as error:
-        raise _Wrong(f"{where} raises {type(error).__name__}: {first_line(error)}") from None
+        raise Unusable(f"{where} raises {type(error).__name__}: {first_line(error)}") from None
     if not isinstance(made, tuple) or not 2 <= len(made) <= 4:
-        raise _Wrong(
+        raise Unusable(
             f"{where} returns {_said(made)}, not (model, example_inputs), followed by a loss and targets where there "
             "are any"
         )

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
+
 _FORM = "FILE.py:FUNCTION or MODULE:FUNCTION"
+
+
+class Unusable(click.ClickException):
+    """What a command's user named cannot be used: one line, without the command's usage, which is right."""
+
+    exit_code = 2
 
 
 class NotFound(ValueError):

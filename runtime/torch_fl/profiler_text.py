@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console, Group
+from rich.console import Group
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from torch_fl.plain_text import duration, plain_text
 from torch_fl.profiler import Measurement, OperatorProfile
 
 #: Of the time or the calls: where the cpu tier takes more, it is pointed out.
@@ -68,10 +67,7 @@ def group(measured: Measurement) -> Group:
 
 def text(measured: Measurement) -> str:
     """The same without colours, each row and each remark a line, however long."""
-    console = Console(file=io.StringIO(), width=10_000, color_system=None, legacy_windows=False)
-    with console.capture() as captured:
-        console.print(group(measured))
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return plain_text(group(measured))
 
 
 def _first_line(measured: Measurement) -> str:
@@ -96,11 +92,3 @@ def _cells(row: OperatorProfile, whole: float) -> tuple[str, ...]:
         decimal(row.bytes_to_host) if row.bytes_to_host else "-",
         "-" if rate is None else f"{rate:.0%}",
     )
-
-
-def duration(seconds: float) -> str:
-    """In the unit that fits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.2f} {unit}"
-    return f"{seconds * 1e6:.1f} µs"

@@ -8,16 +8,11 @@ from typing import Any
 
 import click
 
+from torch_fl.named_function import Unusable
 from torch_fl.tuning.record import TuneError
 from torch_fl.tuning.scan import tune as scan
 
 _DEFAULT = "make"
-
-
-class _Wrong(click.ClickException):
-    """What was named cannot be measured; the command's usage is right."""
-
-    exit_code = 2
 
 
 def _numbers(convert: Callable[[str], int | float]) -> dict[str, Any]:
@@ -58,7 +53,7 @@ def tune(where: str, as_json: bool, **options: Any) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     except TuneError as error:
-        raise _Wrong(str(error)) from None
+        raise Unusable(str(error)) from None
     except KeyboardInterrupt:
         click.echo("interrupted; nothing is left running", err=True)
         sys.exit(130)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch_fl_spec.printable import printable
 
 from torch_fl.dtypes import SHORT_NAMES
+from torch_fl.plain_text import plain_text
 
 Tier = Literal["native", "generic", "cpu", "error"]
 
 TIERS: tuple[Tier, ...] = ("native", "generic", "cpu", "error")
-
-_WIDEST = 1000  # columns: a list that is printed into a file or behind other text is never wrapped
 
 
 class CoverageError(RuntimeError):
@@ -120,10 +117,7 @@ class Coverage:
         )
 
     def __str__(self) -> str:
-        text = io.StringIO()
-        Console(file=text, width=_WIDEST, color_system=None).print(self.table())
-        lines = [self.summary(), *(line.rstrip() for line in text.getvalue().splitlines())]
-        return "\n".join(lines if self.rows else lines[:1])
+        return "\n".join([self.summary(), plain_text(self.table())]) if self.rows else self.summary()
 
     __repr__ = __str__
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from torch_fl import tuning
-from torch_fl.profiler_text import duration
+from torch_fl.plain_text import duration
 from torch_fl.tuning import trial_process
 from torch_fl.tuning.record import Combination, Trial, Tuning
 

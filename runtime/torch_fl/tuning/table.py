@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console, Group
 from rich.filesize import decimal
 from rich.table import Table
-from rich.text import Text
 
-from torch_fl.profiler_text import duration
+from torch_fl.plain_text import duration, plain_text
 from torch_fl.tuning.record import Trial, Tuning
 
 
-def group(tuning: Tuning) -> Group:
+def text(tuning: Tuning) -> str:
     """How it was measured, one row per combination, and the best of them."""
     steps = f"{tuning.rounds} x {tuning.repeats} steps each after {tuning.warm_up} to warm up"
     first = f"{tuning.function} on {tuning.device}, combinations: {len(tuning.trials)}, {steps}, seed {tuning.seed}"
-    return Group(Text(first), _rows(tuning), *(Text(line) for line in _verdict(tuning)))
-
-
-def text(tuning: Tuning) -> str:
-    """The same without colours, each row a line, however long."""
-    console = Console(file=io.StringIO(), width=10_000, color_system=None, legacy_windows=False)
-    with console.capture() as captured:
-        console.print(group(tuning))
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return "\n".join([first, plain_text(_rows(tuning)), *_verdict(tuning)])
 
 
 def _rows(tuning: Tuning) -> Table:
-    out = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    out = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     scanned = list(tuning.trials[0].combination.scanned())
     rates = ("samples/s",) if "batch" in scanned else ()
     for heading in (*scanned, "step", "10 % .. 90 %", *rates, "memory"):
@@ -38,7 +26,7 @@ def _rows(tuning: Tuning) -> Table:
         values = [f"{value:g}" for value in trial.combination.scanned().values()]
         blank = ("-",) * len(rates)
         cells = ("out of memory", "-", *blank, "-") if trial.out_of_memory else _measured(trial, bool(rates))
-        out.add_row(*values, *cells, style="bold" if trial is tuning.best else None)
+        out.add_row(*values, *cells)
     return out
 
 
