@@ -266,14 +266,7 @@ static const average_op op_average_backward = {{.args = {{REF_TENSOR, 0}, {REF_T
 static const average_op op_adaptive = {{.args = {{REF_TENSOR, 0}}, OUTS}, 1, 0};
 static const average_op op_adaptive_backward = {{.args = {{REF_TENSOR, 0}, {REF_TENSOR, 0}}, OUTS}, 1, 1};
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
-#define AVERAGE(OP, USER) REF_KERNEL(OP, 1, rows, FL_TIER_ACCURATE, 0, USER, average_plan, average_run)
+#define AVERAGE(OP, USER) REF_KERNEL(OP, 1, ref_rows_sums, FL_TIER_ACCURATE, 0, USER, average_plan, average_run)
 
 const fl_kernel ref_kernels_average_pool[] = {
     AVERAGE("avg_pool2d", &op_average),

@@ -1,4 +1,4 @@
-/* batch_channels.c - the numbers of batch norm's channels: their steps, their loads and stores, the checks of their shapes. */
+/* batch_channels.c - the numbers of batch norm's channels: steps, loads and stores, the checks of their shapes. */
 #include "batch_norm.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ fl_status ref_check_channels(const fl_kernel* kernel, const fl_tensor* input, co
 fl_status ref_check_channel_out(const fl_kernel* kernel, const fl_tensor* input, const fl_call* call, uint32_t place,
                                 fl_error* err) {
   const fl_tensor* out = call->outs[place];
-  if (is_of_channels(input, out) || (out->ndim == 1 && out->sizes[0] == 0)) {
+  if (is_of_channels(input, out) || ref_is_unwanted(out)) {
     return FL_OK;
   }
   return fl_fail(err, FL_INVALID_ARGUMENT, "%s: output %u has neither one number for each channel nor none",

@@ -180,15 +180,7 @@ static const ref_op norm_op = {
     },
     check_norm};
 
-/* Halves keep their statistics in f32. */
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16, FL_DTYPE_F32),
-};
-
 const fl_kernel ref_kernels_batch_norm[] = {
-    REF_KERNEL("native_batch_norm", 2, rows, FL_TIER_ACCURATE, 0, &norm_op, ref_plan_op, run_norm),
+    REF_KERNEL("native_batch_norm", 2, ref_rows_statistics, FL_TIER_ACCURATE, 0, &norm_op, ref_plan_op, run_norm),
 };
 const uint32_t ref_kernels_batch_norm_count = REF_COUNT(ref_kernels_batch_norm);

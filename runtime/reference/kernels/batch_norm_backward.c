@@ -176,7 +176,7 @@ static fl_status check_backward(const fl_kernel* kernel, const fl_call* call, fl
   for (uint32_t slot = 2; slot <= 6; slot++) {
     FL_TRY(ref_check_channels(kernel, in, call, slot, err));
   }
-  if (grad_input->ndim != 1 || grad_input->sizes[0] != 0) {
+  if (!ref_is_unwanted(grad_input)) {
     FL_TRY(ref_check_shape(kernel, in, grad_input, err));
   }
   FL_TRY(ref_check_channel_out(kernel, in, call, 1, err));
@@ -221,14 +221,8 @@ static const ref_op backward_op = {
     },
     check_backward};
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16, FL_DTYPE_F32),
-};
-
 const fl_kernel ref_kernels_batch_norm_backward[] = {
-    REF_KERNEL("native_batch_norm_backward", 2, rows, FL_TIER_ACCURATE, 0, &backward_op, ref_plan_op, run_backward),
+    REF_KERNEL("native_batch_norm_backward", 2, ref_rows_statistics, FL_TIER_ACCURATE, 0, &backward_op, ref_plan_op,
+               run_backward),
 };
 const uint32_t ref_kernels_batch_norm_backward_count = REF_COUNT(ref_kernels_batch_norm_backward);

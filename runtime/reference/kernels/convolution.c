@@ -63,14 +63,7 @@ static const ref_signature signature = {
     .outs = {{REF_TENSOR, 0}},
 };
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
 const fl_kernel ref_kernels_convolution[] = {
-    REF_KERNEL("convolution", 1, rows, FL_TIER_ACCURATE, 0, &signature, conv_plan, conv_run),
+    REF_KERNEL("convolution", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &signature, conv_plan, conv_run),
 };
 const uint32_t ref_kernels_convolution_count = REF_COUNT(ref_kernels_convolution);

@@ -98,22 +98,18 @@ static void backward_execute(const void* payload) {
 
 /* ---- The entry -------------------------------------------------------------------------------------- */
 
-static int is_unwanted(const fl_tensor* out) {
-  return out->ndim == 1 && out->sizes[0] == 0;
-}
-
 static fl_status backward_check(const fl_kernel* kernel, const fl_call* call, conv_shape* shape, fl_error* err) {
   ref_types types;
   FL_TRY(ref_check(kernel, call, &types, err));
   const conv_tensors tensors = {call->args[1].value.tensor, call->args[2].value.tensor, call->args[0].value.tensor};
   FL_TRY(conv_shape_of(kernel, call, &tensors, shape, err));
-  if (!is_unwanted(call->outs[OUT_INPUT])) {
+  if (!ref_is_unwanted(call->outs[OUT_INPUT])) {
     FL_TRY(ref_check_shape(kernel, tensors.input, call->outs[OUT_INPUT], err));
   }
-  if (!is_unwanted(call->outs[OUT_WEIGHT])) {
+  if (!ref_is_unwanted(call->outs[OUT_WEIGHT])) {
     FL_TRY(ref_check_shape(kernel, tensors.weight, call->outs[OUT_WEIGHT], err));
   }
-  if (!is_unwanted(call->outs[OUT_BIAS])) {
+  if (!ref_is_unwanted(call->outs[OUT_BIAS])) {
     FL_TRY(conv_check_bias(kernel, shape, call->outs[OUT_BIAS], err));
   }
   return FL_OK;
@@ -175,14 +171,7 @@ static const ref_signature signature = {
     .outs = {{REF_TENSOR, 0}, {REF_TENSOR, 0}, {REF_TENSOR, 0}},
 };
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
 const fl_kernel ref_kernels_convolution_backward[] = {
-    REF_KERNEL("convolution_backward", 1, rows, FL_TIER_ACCURATE, 0, &signature, backward_plan, backward_run),
+    REF_KERNEL("convolution_backward", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &signature, backward_plan, backward_run),
 };
 const uint32_t ref_kernels_convolution_backward_count = REF_COUNT(ref_kernels_convolution_backward);

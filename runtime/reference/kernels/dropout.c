@@ -8,6 +8,7 @@
 
 #include "pointwise.h"
 #include "random.h"
+#include "reduce.h"
 
 #define GROUP 4 /* elements of a counter */
 #define CHUNK 256
@@ -104,15 +105,7 @@ static void execute_dropout(const void* payload) {
 
 static fl_status check_dropout(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
   FL_TRY(ref_check_shapes(kernel, call, err));
-  const fl_tensor* out = call->outs[0];
-  const fl_tensor* mask = call->outs[1];
-  uint32_t same = 0;
-  while (same < out->ndim && same < mask->ndim && out->sizes[same] == mask->sizes[same]) {
-    same += 1;
-  }
-  if (same != out->ndim || same != mask->ndim) {
-    return fl_fail(err, FL_INVALID_ARGUMENT, "%s: the mask has not the shape of the output", kernel->op);
-  }
+  FL_TRY(ref_check_shape(kernel, call->outs[0], call->outs[1], err));
   double p = call->args[1].value.f;
   if (!(p >= 0 && p <= 1)) {
     return fl_fail(err, FL_INVALID_ARGUMENT, "%s: p is %g, not a probability", kernel->op, p);

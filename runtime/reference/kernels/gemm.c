@@ -20,12 +20,14 @@ typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (MASK){__VA_ARGS__})
 #endif
 
+/* Of the accumulator that is defined where it is used. */
+#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
+
 #define ACC float
 #define MASK gemm_mask_32
 #define VEC gemm_vec_f32
 #define UNALIGNED gemm_any_f32
 #define QUAD gemm_quad_f32
-#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
 #define NAME(x) x##_f32
 #include "gemm_tile.inc"
 #undef ACC
@@ -33,7 +35,6 @@ typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
 #undef VEC
 #undef UNALIGNED
 #undef QUAD
-#undef LANES
 #undef NAME
 
 #define ACC double
@@ -41,7 +42,6 @@ typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
 #define VEC gemm_vec_f64
 #define UNALIGNED gemm_any_f64
 #define QUAD gemm_quad_f64
-#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
 #define NAME(x) x##_f64
 #include "gemm_tile.inc"
 #undef ACC
@@ -49,7 +49,6 @@ typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
 #undef VEC
 #undef UNALIGNED
 #undef QUAD
-#undef LANES
 #undef NAME
 
 /* Unsigned, so that sums and products wrap. */
@@ -58,7 +57,6 @@ typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
 #define VEC gemm_vec_i64
 #define UNALIGNED gemm_any_i64
 #define QUAD gemm_quad_i64
-#define LANES (VECTOR_BYTES / (int64_t)sizeof(ACC))
 #define NAME(x) x##_i64
 #include "gemm_tile.inc"
 #undef ACC
@@ -66,7 +64,6 @@ typedef int64_t gemm_mask_64 __attribute__((vector_size(32)));
 #undef VEC
 #undef UNALIGNED
 #undef QUAD
-#undef LANES
 #undef NAME
 
 typedef struct {

@@ -55,7 +55,8 @@ static void combine_i64(const ref_gemm_store* store, const uint64_t* sums, const
  * is rounded once as it is. */
 static int has_one_addend(const ref_gemm_store* store, ref_lane lane) {
   const ref_axis* columns = &store->addend_columns;
-  return lane == REF_LANE_F32 && store->alpha.f64 == 1.0 && store->beta.f64 == 1.0 && columns->ndim == 1 && columns->strides[0] == 0;
+  const int is_sum = lane == REF_LANE_F32 && is_one(store->alpha, lane) && is_one(store->beta, lane);
+  return is_sum && columns->ndim == 1 && columns->strides[0] == 0;
 }
 
 REF_HOT static void add_one(const float* sums, float addend, int64_t count, float* values) {

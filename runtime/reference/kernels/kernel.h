@@ -79,6 +79,9 @@ fl_status ref_plan_op(const fl_kernel* kernel, fl_device device, const fl_call* 
 /* The same checks at the beginning of run. */
 fl_status ref_begin_run(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err);
 
+/* 1 where nobody wants this output: it has the sizes [0]. */
+int ref_is_unwanted(const fl_tensor* out);
+
 /* 1 when the string argument equals `text`. */
 int ref_string_is(const fl_arg* arg, const char* text);
 
@@ -98,6 +101,12 @@ extern const fl_kernel_row ref_rows_all[10];
 extern const fl_kernel_row ref_rows_numbers[9];
 extern const fl_kernel_row ref_rows_floats[4];
 extern const fl_kernel_row ref_rows_integers_and_bool[6];
+
+/* One floating type variable, halves accumulated in f32. */
+extern const fl_kernel_row ref_rows_sums[4];
+
+/* The type of the data and that of statistics over them, which are those of halves in f32. */
+extern const fl_kernel_row ref_rows_statistics[4];
 
 #define REF_ANY_LAYOUT                                                                                    \
   (FL_LAYOUT_STRIDED | FL_LAYOUT_CONTIGUOUS | FL_LAYOUT_CHANNELS_LAST_2D | FL_LAYOUT_CHANNELS_LAST_3D |   \

@@ -192,15 +192,7 @@ static const ref_signature signature = {
     .outs = {{REF_TENSOR, 0}, {REF_TENSOR, 1}, {REF_TENSOR, 1}},
 };
 
-/* Halves keep their statistics in f32. */
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16, FL_DTYPE_F32),
-};
-
 const fl_kernel ref_kernels_layer_norm[] = {
-    REF_KERNEL("native_layer_norm", 2, rows, FL_TIER_ACCURATE, 0, &signature, norm_plan, norm_run),
+    REF_KERNEL("native_layer_norm", 2, ref_rows_statistics, FL_TIER_ACCURATE, 0, &signature, norm_plan, norm_run),
 };
 const uint32_t ref_kernels_layer_norm_count = REF_COUNT(ref_kernels_layer_norm);

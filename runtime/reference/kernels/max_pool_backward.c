@@ -127,15 +127,8 @@ static const ref_op max_backward_op = {
     max_backward_check,
 };
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
 const fl_kernel ref_kernels_max_pool_backward[] = {
-    REF_KERNEL("max_pool2d_with_indices_backward", 1, rows, FL_TIER_ACCURATE, 0, &max_backward_op, max_backward_plan,
-               max_backward_run),
+    REF_KERNEL("max_pool2d_with_indices_backward", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &max_backward_op,
+               max_backward_plan, max_backward_run),
 };
 const uint32_t ref_kernels_max_pool_backward_count = REF_COUNT(ref_kernels_max_pool_backward);

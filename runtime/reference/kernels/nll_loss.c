@@ -116,14 +116,7 @@ static const ref_op loss_op = {
     },
     check_loss};
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
 const fl_kernel ref_kernels_nll_loss[] = {
-    REF_KERNEL("nll_loss_forward", 1, rows, FL_TIER_ACCURATE, 0, &loss_op, ref_plan_op, run_loss),
+    REF_KERNEL("nll_loss_forward", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &loss_op, ref_plan_op, run_loss),
 };
 const uint32_t ref_kernels_nll_loss_count = REF_COUNT(ref_kernels_nll_loss);

@@ -4,6 +4,7 @@
  */
 #include "move.h"
 #include "nll_loss.h"
+#include "reduce.h"
 
 typedef struct {
   nll_batch batch;
@@ -71,18 +72,12 @@ static void backward_execute(const void* payload) {
 
 static fl_status check_backward(const fl_kernel* kernel, const fl_call* call, fl_error* err) {
   const fl_tensor* self = call->args[1].value.tensor;
-  const fl_tensor* grad_input = call->outs[0];
   FL_TRY(ref_nll_check(kernel, call, 1, err));
   FL_TRY(ref_nll_check_loss(kernel, call, 1, call->args[0].value.tensor, err));
-  int fits = call->args[6].value.tensor->ndim == 0 && grad_input->ndim == self->ndim;
-  for (uint32_t d = 0; fits && d < self->ndim; d++) {
-    fits = grad_input->sizes[d] == self->sizes[d];
+  if (call->args[6].value.tensor->ndim != 0) {
+    return fl_fail(err, FL_INVALID_ARGUMENT, "%s: total_weight has dimensions", kernel->op);
   }
-  if (!fits) {
-    return fl_fail(err, FL_INVALID_ARGUMENT, "%s: total_weight has dimensions, or grad_input not the shape of self",
-                   kernel->op);
-  }
-  return FL_OK;
+  return ref_check_shape(kernel, self, call->outs[0], err);
 }
 
 static fl_status run_backward(const fl_kernel* kernel, fl_stream stream, const fl_call* call, fl_error* err) {
@@ -111,14 +106,7 @@ static const ref_op backward_op = {
     },
     check_backward};
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
 const fl_kernel ref_kernels_nll_loss_backward[] = {
-    REF_KERNEL("nll_loss_backward", 1, rows, FL_TIER_ACCURATE, 0, &backward_op, ref_plan_op, run_backward),
+    REF_KERNEL("nll_loss_backward", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &backward_op, ref_plan_op, run_backward),
 };
 const uint32_t ref_kernels_nll_loss_backward_count = REF_COUNT(ref_kernels_nll_loss_backward);

@@ -193,15 +193,8 @@ static fl_status softmax_run(const fl_kernel* kernel, fl_stream stream, const fl
 static const softmax_op op_softmax = {SIGNATURE, 0};
 static const softmax_op op_log_softmax = {SIGNATURE, 1};
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
 const fl_kernel ref_kernels_softmax[] = {
-    REF_KERNEL("_softmax", 1, rows, FL_TIER_ACCURATE, 0, &op_softmax, softmax_plan, softmax_run),
-    REF_KERNEL("_log_softmax", 1, rows, FL_TIER_ACCURATE, 0, &op_log_softmax, softmax_plan, softmax_run),
+    REF_KERNEL("_softmax", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &op_softmax, softmax_plan, softmax_run),
+    REF_KERNEL("_log_softmax", 1, ref_rows_sums, FL_TIER_ACCURATE, 0, &op_log_softmax, softmax_plan, softmax_run),
 };
 const uint32_t ref_kernels_softmax_count = REF_COUNT(ref_kernels_softmax);

@@ -171,14 +171,7 @@ static fl_status backward_run(const fl_kernel* kernel, fl_stream stream, const f
 static const backward_op op_softmax = {SIGNATURE, 0};
 static const backward_op op_log_softmax = {SIGNATURE, 1};
 
-static const fl_kernel_row rows[] = {
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F32),
-    REF_ROW(FL_DTYPE_F64, FL_DTYPE_F64),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_F16),
-    REF_ROW(FL_DTYPE_F32, FL_DTYPE_BF16),
-};
-
-#define BACKWARD(OP, USER) REF_KERNEL(OP, 1, rows, FL_TIER_ACCURATE, 0, USER, backward_plan, backward_run)
+#define BACKWARD(OP, USER) REF_KERNEL(OP, 1, ref_rows_sums, FL_TIER_ACCURATE, 0, USER, backward_plan, backward_run)
 
 const fl_kernel ref_kernels_softmax_backward[] = {
     BACKWARD("_softmax_backward_data", &op_softmax),
