@@ -81,6 +81,24 @@ def power(self: Tensor | float, exponent: Tensor | float) -> Tensor:
     return result
 
 
+# ---- Normalisation -------------------------------------------------------------------------------------------------
+
+
+@_serves(aten._batch_norm_with_update.default)
+def batch_norm_with_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Batch norm in training, with nothing in the reserve of another library: torch's own takes no absent weight."""
+    results = torch.native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return *results, input.new_empty(0, dtype=torch.uint8)
+
+
 # ---- Random numbers ------------------------------------------------------------------------------------------------
 
 

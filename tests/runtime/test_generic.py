@@ -87,6 +87,20 @@ def test_statistics_of_batch_norm_are_updated() -> None:
     assert steps("cpu") == {}
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_batch_norm_with_update(weighted: bool) -> None:
+    weight = numbers(3) if weighted else None
+
+    def run(device: str) -> tuple[torch.Tensor, ...]:
+        statistics = torch.zeros(3, device=device), torch.ones(3, device=device)
+        given = numbers(4, 3, 5).to(device), None if weight is None else weight.to(device), None
+        return *torch.ops.aten._batch_norm_with_update(*given, *statistics, 0.25, 1e-5), *statistics
+
+    for got, wanted in zip(run("fl:0"), run("cpu"), strict=True):
+        torch.testing.assert_close(got.cpu(), wanted)
+    assert steps("cpu") == {}
+
+
 def test_own_decompositions() -> None:
     x = numbers(4, 5, 6)
     x[0, 3, 2] = x[2, 1, 1] = 9.0
