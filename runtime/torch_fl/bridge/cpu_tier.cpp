@@ -105,7 +105,8 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack, Device& target
   for (const auto i : c10::irange(n_arguments)) {
     const c10::Argument& argument = schema.arguments()[i];
     for_tensors_in(arguments[i], [&](const at::Tensor& tensor) {
-      if (lives_on_fl(tensor)) twins.add(tensor, is_written(argument), argument.is_out());
+      if (!lives_on_fl(tensor)) return;
+      twins.add(tensor, is_written(argument) || is_written_silently(schema, arguments, i), argument.is_out());
     });
   }
   twins.make();

@@ -13,6 +13,13 @@ inline bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
+// Running statistics, which batch norm writes in training and whose schema doesn't say so.
+inline bool is_written_silently(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments, size_t i) {
+  if (schema.name() != "aten::native_batch_norm") return false;
+  const size_t running_mean = 3, running_var = 4, training = 5;
+  return (i == running_mean || i == running_var) && arguments[training].toBool();
+}
+
 inline bool writes_arguments(const c10::FunctionSchema& schema) {
   return std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written);
 }

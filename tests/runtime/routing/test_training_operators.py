@@ -80,6 +80,24 @@ def test_batch_norm_keeps_its_statistics(training: bool, affine: bool) -> None:
     same(run, values(torch.float32, 4, 3, 5, 2), device=INLINE)
 
 
+@pytest.mark.parametrize("device", ["fl:0", INLINE])
+@pytest.mark.parametrize("wishes", [{"native": False}, {"native": False, "generic": False}], ids=["generic", "cpu"])
+def test_batch_norm_without_kernels_keeps_its_statistics(wishes: dict[str, bool], device: str) -> None:
+    """The schema of native_batch_norm does not say that it writes them."""
+
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        layer = torch.nn.BatchNorm1d(3, momentum=0.25, device=x.device)
+        out = layer(x)
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        return out.detach(), layer.running_mean, layer.running_var
+
+    x = values(torch.float32, 6, 3)
+    with routing.wishes(**wishes):
+        got = run(x.to(device))
+    agree(got, run(x))
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_gradients_of_batch_norm(training: bool) -> None:
     def run(x: torch.Tensor) -> list[torch.Tensor]:
