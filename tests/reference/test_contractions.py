@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from .convolution_arguments import arguments
 from .kernel_runner import DTYPES, KernelError, KernelRunner, Out, spread_strides
 from .tensors import FLOATS, INTEGERS, LAYOUTS, accumulator, assert_within, draw, kappa
 
@@ -131,19 +132,8 @@ TRANSPOSED: list[dict[str, Any]] = [
 ]
 
 
-def _arguments(case: dict[str, Any], transposed: bool) -> tuple[list[Any], list[Any]]:
-    """The arguments after bias, for torch and as slots."""
-    k = len(case["x"]) - 2
-    lists = [list(case.get(name, (fill,) * k)) for name, fill in (("stride", 1), ("padding", 0), ("dilation", 1))]
-    output_padding = list(case.get("output_padding", (0,) * k))
-    groups = case.get("groups", 1)
-    plain = [*lists, transposed, output_padding, groups]
-    slots = [*({"ints": x} for x in lists), {"bool": transposed}, {"ints": output_padding}, {"int": groups}]
-    return plain, slots
-
-
 def _check_convolution(kernels: KernelRunner, case: dict[str, Any], transposed: bool, dtype: str, seed: int) -> None:
-    plain, slots = _arguments(case, transposed)
+    plain, slots = arguments(case, transposed)
     x = draw(dtype, case["x"], LAYOUTS[seed % 3] if 0 not in case["x"] else "contiguous", seed)
     w = draw(dtype, case["w"], LAYOUTS[(seed + 1) % 3], seed + 50)
     channels = case["w"][1] * case.get("groups", 1) if transposed else case["w"][0]
@@ -174,7 +164,7 @@ def test_transposed_convolution(kernels: KernelRunner, number: int, dtype: str) 
 def test_convolution_channels_last(kernels: KernelRunner) -> None:
     x = draw("f32", (2, 5, 6, 7), "contiguous", 1).contiguous(memory_format=torch.channels_last)
     w = draw("f32", (4, 5, 3, 3), "contiguous", 2).contiguous(memory_format=torch.channels_last)
-    plain, slots = _arguments({"x": x.shape, "padding": (1, 1)}, False)
+    plain, slots = arguments({"x": x.shape, "padding": (1, 1)}, False)
     exact = torch.ops.aten.convolution(x.double(), w.double(), None, *plain)
     size = torch.ops.aten.convolution(x.double().abs(), w.double().abs(), None, *plain)
     actual = kernels.run("convolution", [x, w, None, *slots], [Out("f32", (2, 4, 6, 7), (168, 1, 28, 4))])[0]
@@ -185,10 +175,10 @@ def test_padding_multiplies_by_zero_and_transposing_does_not(kernels: KernelRunn
     """As in ATen: an infinite weight meets padding as 0 * inf, but no position outside a transposed input."""
     x = torch.ones(1, 1, 3)
     w = torch.full((1, 1, 3), float("inf"))
-    _, slots = _arguments({"x": x.shape, "padding": (1,)}, False)
+    _, slots = arguments({"x": x.shape, "padding": (1,)}, False)
     padded = kernels.run("convolution", [x, w, None, *slots], [Out("f32", (1, 1, 3))])[0]
     assert padded.isnan().tolist() == [[[True, False, True]]]
-    _, slots = _arguments({"x": x.shape, "stride": (2,), "output_padding": (1,)}, True)
+    _, slots = arguments({"x": x.shape, "stride": (2,), "output_padding": (1,)}, True)
     widened = kernels.run("convolution", [x, w, None, *slots], [Out("f32", (1, 1, 8))])[0]
     assert widened[0, 0].tolist() == [float("inf")] * 7 + [0.0]
 
@@ -207,12 +197,12 @@ def test_wrong_convolutions_are_refused(kernels: KernelRunner) -> None:
         ({**good, "padding": (2**40,)}, (1, 6, 7), 7),
     ]
     for case, shape, status in wrong:
-        _, slots = _arguments(case, False)
+        _, slots = arguments(case, False)
         with pytest.raises(KernelError) as refused:
             kernels.run("convolution", [x, w, None, *slots], [Out("f32", shape)])
         assert (refused.value.step, refused.value.status) == ("plan", status)
     cube = torch.ones(1, 1, 3, 3, 3)
-    _, slots = _arguments({"x": cube.shape}, False)
+    _, slots = arguments({"x": cube.shape}, False)
     with pytest.raises(KernelError) as refused:
         kernels.run("convolution", [cube, cube, None, *slots], [Out("f32", (1, 1, 1, 1, 1))])
     assert (refused.value.step, refused.value.status) == ("plan", 7)

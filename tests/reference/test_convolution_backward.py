@@ -1,4 +1,4 @@
-"""Gradients of convolutions of the reference library against torch's autograd on the CPU, in float64."""
+"""Gradients of convolutions of the reference library against torch's on the CPU, in float64."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from .convolution_arguments import arguments
 from .kernel_runner import DTYPES, KernelError, KernelRunner, Out, spread_strides
 from .tensors import FLOATS, LAYOUTS, accumulator, assert_within, draw, kappa
 
@@ -32,16 +33,6 @@ CASES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def _arguments(case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """The arguments behind the tensors, for torch and as slots."""
-    k = len(case["x"]) - 2
-    lists = [list(case.get(name, (fill,) * k)) for name, fill in (("stride", 1), ("padding", 0), ("dilation", 1))]
-    transposed, groups = case.get("transposed", False), case.get("groups", 1)
-    extra = list(case.get("output_padding", (0,) * k))
-    slots = [*({"ints": x} for x in lists), {"bool": transposed}, {"ints": extra}, {"int": groups}]
-    return [*lists, transposed, extra, groups], slots
-
-
 def _gradients(
     grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, channels: int, plain: list[Any]
 ) -> list[torch.Tensor]:
@@ -51,7 +42,7 @@ def _gradients(
 
 
 def _check(kernels: KernelRunner, case: dict[str, Any], dtype: str, seed: int, wanted: tuple[bool, ...]) -> None:
-    plain, slots = _arguments(case)
+    plain, slots = arguments(case, case.get("transposed", False))
     layouts = [LAYOUTS[(seed + place) % 3] if 0 not in case["x"] else "contiguous" for place in range(3)]
     x, w = draw(dtype, case["x"], layouts[0], seed), draw(dtype, case["w"], layouts[1], seed + 50)
     channels = case["w"][1] * case.get("groups", 1) if case.get("transposed") else case["w"][0]
@@ -74,7 +65,7 @@ def _check(kernels: KernelRunner, case: dict[str, Any], dtype: str, seed: int, w
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_gradients_are_those_of_autograd(kernels: KernelRunner, number: int, dtype: str) -> None:
+def test_gradients_are_torchs(kernels: KernelRunner, number: int, dtype: str) -> None:
     for seed in range(number, number + 2):
         _check(kernels, CASES[number], dtype, seed, (True, True, True))
 
@@ -87,7 +78,7 @@ def test_unwanted_gradients_are_left_alone(kernels: KernelRunner, wanted: tuple[
 
 def test_channels_last(kernels: KernelRunner) -> None:
     case = {"x": (2, 5, 6, 7), "w": (4, 5, 3, 3), "padding": (1, 1)}
-    plain, slots = _arguments(case)
+    plain, slots = arguments(case, False)
     last = torch.channels_last
     x, w, grad = (
         draw("f32", shape, "contiguous", place).contiguous(memory_format=last)
@@ -105,7 +96,7 @@ def test_sums_of_halves_are_kept_in_f32(kernels: KernelRunner) -> None:
     for dtype, n in (("f16", 4096), ("bf16", 1024)):
         x = torch.ones(2, 1, n // 2, dtype=DTYPES[dtype])
         w = torch.ones(1, 1, 1, dtype=DTYPES[dtype])
-        _, slots = _arguments({"x": x.shape})
+        _, slots = arguments({"x": x.shape}, False)
         outs = [Out(dtype, (0,)), Out(dtype, (1, 1, 1)), Out(dtype, (1,))]
         results = kernels.run("convolution_backward", [x, x, w, *slots], outs)
         assert [value.tolist() for value in results[1:]] == [[[[n]]], [n]]
@@ -113,7 +104,7 @@ def test_sums_of_halves_are_kept_in_f32(kernels: KernelRunner) -> None:
 
 def test_gradients_of_wrong_shapes_are_refused(kernels: KernelRunner) -> None:
     x, w, grad = torch.ones(1, 4, 9), torch.ones(6, 2, 3), torch.ones(1, 6, 7)
-    _, slots = _arguments({"x": x.shape, "groups": 2})
+    _, slots = arguments({"x": x.shape, "groups": 2}, False)
     good = [Out("f32", (1, 4, 9)), Out("f32", (6, 2, 3)), Out("f32", (6,))]
     kernels.run("convolution_backward", [grad, x, w, *slots], good)
     wrong = [(grad[:, :, 1:], good), (grad, [Out("f32", (1, 4, 8)), *good[1:]]), (grad, [*good[:2], Out("f32", (5,))])]
