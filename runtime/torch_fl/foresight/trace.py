@@ -134,8 +134,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if out is not NotImplemented:
                 return out
         operator = rows.operator_of(func)
-        if operator is None:  # a kernel of the bridge for a later registry
-            return self._step_down(func, args, kwargs, _NO_OPERATOR)
+        assert operator is not None, f"torch_fl/foresight/rows.py does not know the bridge's kernel for {name}"
         return self._native(operator, func, args, kwargs)
 
     def _own(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
